@@ -1,0 +1,2 @@
+//! The crocevia command.
+fn main() {}

@@ -1,0 +1,15 @@
+//! The wire formats of RDMA over Converged Ethernet.
+#![forbid(unsafe_code)]
+
+pub mod ids;
+pub mod opcode;
+pub mod packet;
+pub mod units;
+
+pub use ids::{Gid, LKey, Mac, Msn, Mtu, PKey, Psn, QKey, Qpn, RKey, SrqNum};
+pub use opcode::{HeaderSet, Opcode, Operation, Position, Service};
+pub use packet::{
+    Aeth, AtomicEth, Bth, Deth, Encapsulation, Extensions, Feth, NakCode, Packet, Path, Reth,
+    Syndrome,
+};
+pub use units::{Instant, Rate, Span};
