@@ -1,1 +1,31 @@
-//! placeholder
+//! The RDMA NIC as a value: no I/O, no clock, no thread, no `unsafe`. See [`Device`].
+#![forbid(unsafe_code)]
+
+pub mod attr;
+pub mod counters;
+pub mod cq;
+pub mod device;
+pub mod error;
+pub mod event;
+pub mod limits;
+pub mod memory;
+pub mod srq;
+pub mod train;
+pub mod work;
+
+pub use attr::{AttrMask, QpAttr, QpCap, QpInit, QpState, QpType};
+pub use counters::Counters;
+pub use cq::{Cq, CqId, Moderation};
+pub use device::{Device, DeviceConfig, GidEntry, LinkState};
+pub use error::{Error, ErrorKind, PostError, Result};
+pub use event::{AsyncEvent, Event};
+pub use memory::{
+    AtomicOp, HostMemory, MemoryFault, MrId, MwId, Payload, PdId, RegionAttr, RegionKeys,
+    WindowType,
+};
+pub use srq::{SrqAttr, SrqId};
+pub use train::{Fragment, Priorities, Train, TrainLimits, TxPacket};
+pub use work::{
+    Access, AddressVector, BindWindow, Completion, Datagram, RecvRequest, Remote, SendData,
+    SendFlags, SendOp, SendRequest, Sge, WcData, WcOpcode, WcStatus,
+};

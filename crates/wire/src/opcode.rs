@@ -91,6 +91,21 @@ bitflags! {
     }
 }
 
+impl HeaderSet {
+    /// Bytes that the headers take on the wire.
+    pub const fn byte_len(self) -> usize {
+        const SIZES: [usize; 9] = [8, 4, 4, 16, 28, 4, 8, 4, 4];
+        let (mut sum, mut i) = (0, 0);
+        while i < SIZES.len() {
+            if self.bits() & (1 << i) != 0 {
+                sum += SIZES[i];
+            }
+            i += 1;
+        }
+        sum
+    }
+}
+
 /// An opcode as it stands in the first byte of a BTH; any value, known or not.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Opcode(pub u8);
