@@ -7,6 +7,7 @@ pub mod cq;
 pub mod device;
 pub mod error;
 pub mod event;
+pub mod faults;
 pub mod limits;
 pub mod memory;
 pub mod srq;
@@ -19,6 +20,7 @@ pub use cq::{Cq, CqId, Moderation};
 pub use device::{Device, DeviceConfig, GidEntry, LinkState};
 pub use error::{Error, ErrorKind, PostError, Result};
 pub use event::{AsyncEvent, Event};
+pub use faults::{Chance, Delivered, EcnSpec, FaultCounts, FaultItem, FaultSpec, FaultStage};
 pub use memory::{
     AtomicOp, HostMemory, MemoryFault, MrId, MwId, Payload, PdId, RegionAttr, RegionKeys,
     WindowType,
