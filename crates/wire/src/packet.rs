@@ -1,6 +1,7 @@
 //! A RoCE packet as meaning: what the engine takes and gives. Bytes are made of it and it of bytes
 //! only here.
 
+use crate::checksum;
 use crate::ids::{Gid, Msn, PKey, Psn, QKey, Qpn, RKey, SrqNum};
 use crate::opcode::Opcode;
 
@@ -175,4 +176,83 @@ pub struct Packet<P> {
     pub ext: Extensions,
     /// Payload without pad and ICRC.
     pub payload: P,
+}
+
+/// Bytes of the area before a received datagram.
+pub const GRH_LEN: usize = 40;
+
+/// What stands before a datagram in a UD receive buffer: an IPv6 or GRH header of `path`, or 20
+/// zeros and an IPv4 header. `udp_or_grh_payload_len` counts what follows that header: from the UDP
+/// header (RoCEv2) or the BTH through the ICRC. The IPv4 identification is written as 0 with DF.
+pub fn grh_area(path: &Path, udp_or_grh_payload_len: u16) -> [u8; GRH_LEN] {
+    let mut area = [0; GRH_LEN];
+    let addresses = (path.source.to_ipv4(), path.destination.to_ipv4());
+    if let (Encapsulation::RoceV2, (Some(source), Some(destination))) =
+        (path.encapsulation, addresses)
+    {
+        let total = udp_or_grh_payload_len.saturating_add(20);
+        area[20..24].copy_from_slice(&[0x45, path.traffic_class, (total >> 8) as u8, total as u8]);
+        area[26] = 0x40;
+        area[28] = path.hop_limit;
+        area[29] = 17;
+        area[32..36].copy_from_slice(&source.octets());
+        area[36..].copy_from_slice(&destination.octets());
+        let checksum = checksum::ipv4_header(&area[20..]);
+        area[30..32].copy_from_slice(&checksum.to_be_bytes());
+        return area;
+    }
+    let word = 6 << 28 | u32::from(path.traffic_class) << 20 | (path.flow_label & 0xF_FFFF);
+    area[..4].copy_from_slice(&word.to_be_bytes());
+    area[4..6].copy_from_slice(&udp_or_grh_payload_len.to_be_bytes());
+    area[6] = match path.encapsulation {
+        Encapsulation::RoceV2 => 17,
+        Encapsulation::RoceV1 | Encapsulation::Infiniband => 0x1B,
+    };
+    area[7] = path.hop_limit;
+    area[8..24].copy_from_slice(&path.source.0);
+    area[24..].copy_from_slice(&path.destination.0);
+    area
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(source: &str, destination: &str) -> Path {
+        let gid = |text: &str| Gid::from_ip(text.parse().expect("an address"));
+        Path {
+            encapsulation: Encapsulation::RoceV2,
+            source: gid(source),
+            destination: gid(destination),
+            traffic_class: 0x69,
+            hop_limit: 64,
+            flow_label: 0x12345,
+            source_port: 0,
+            priority: 0,
+        }
+    }
+
+    #[test]
+    fn grh_area_of_ipv4_holds_the_header_in_its_second_half() {
+        let area = grh_area(&path("10.77.1.1", "10.77.1.2"), 36);
+        assert_eq!(area[..20], [0; 20]);
+        let header = [0x45, 0x69, 0, 56, 0, 0, 0x40, 0, 64, 17];
+        assert_eq!(area[20..30], header);
+        assert_eq!(area[32..], [10, 77, 1, 1, 10, 77, 1, 2]);
+        assert_eq!(checksum::ones_complement_sum(&area[20..]), 0xFFFF);
+    }
+
+    #[test]
+    fn grh_area_of_ipv6_and_grh() {
+        let mut path = path("fd77:1::1", "fd77:1::2");
+        let area = grh_area(&path, 36);
+        assert_eq!(area[..8], [0x66, 0x91, 0x23, 0x45, 0, 36, 17, 64]);
+        assert_eq!(area[8..24], path.source.0);
+        assert_eq!(area[24..], path.destination.0);
+        path.encapsulation = Encapsulation::RoceV1;
+        assert_eq!(grh_area(&path, 36)[6], 0x1B);
+        path.source = Gid::from_ip("10.0.0.1".parse().expect("an address"));
+        path.destination = path.source;
+        assert_eq!(grh_area(&path, 36)[8..24], path.source.0);
+    }
 }

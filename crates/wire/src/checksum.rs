@@ -1,0 +1,44 @@
+//! The Internet checksum of IPv4 headers and UDP datagrams.
+
+use core::net::IpAddr;
+
+/// The ones' complement sum of 16-bit words; an odd last byte is the upper half of a word. A header
+/// with its right checksum in place sums to 0xFFFF.
+pub fn ones_complement_sum(bytes: &[u8]) -> u16 {
+    fold(add(0, bytes))
+}
+
+/// The checksum of an IPv4 header whose own checksum field counts as zero.
+pub fn ipv4_header(header: &[u8]) -> u16 {
+    let stored = header.get(10..12).map_or(0, |c| u64::from(c[0]) << 8 | u64::from(c[1]));
+    !fold(add(0, header) + u64::from(!fold(stored)))
+}
+
+/// The checksum of a UDP datagram (header and payload, the checksum field zero) between two
+/// addresses of one family; never 0, which means "none".
+pub fn udp(source: IpAddr, destination: IpAddr, datagram: &[u8]) -> u16 {
+    let mut sum = 17 + datagram.len() as u64;
+    for address in [source, destination] {
+        sum = match address {
+            IpAddr::V4(v4) => add(sum, &v4.octets()),
+            IpAddr::V6(v6) => add(sum, &v6.octets()),
+        };
+    }
+    match !fold(add(sum, datagram)) {
+        0 => 0xFFFF,
+        checksum => checksum,
+    }
+}
+
+fn add(sum: u64, bytes: &[u8]) -> u64 {
+    let (pairs, odd) = bytes.as_chunks::<2>();
+    let words = pairs.iter().map(|pair| u64::from(u16::from_be_bytes(*pair)));
+    sum + words.sum::<u64>() + odd.first().map_or(0, |byte| u64::from(*byte) << 8)
+}
+
+fn fold(mut sum: u64) -> u16 {
+    while sum > 0xFFFF {
+        sum = (sum & 0xFFFF) + (sum >> 16);
+    }
+    sum as u16
+}
