@@ -7,6 +7,7 @@ pub mod error;
 pub mod flow;
 pub mod icrc;
 pub mod ids;
+pub mod mad;
 pub mod opcode;
 pub mod packet;
 pub mod transport;
