@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+"""Measures crocevia beside its rivals, interleaved in one run; medians, ratios round by round, JSON.
+
+    bench/run.py [write] [lat] [buffer] [--rounds 5] [--json FILE] [--smoke]
+
+    write   ib_write_bw -s 65536 -m 4096 | iperf3 TCP | bare UDP trains of the same shape, and those with copies and CRC
+    lat     ib_write_lat -s 8            | bare spinning UDP ping-pong of datagrams of the same size
+    buffer  1 GiB READ and 8-to-1 incast at the stock SO_RCVBUF of 212992 | the same at 4 MiB
+
+All between 127.0.0.2 and 127.0.0.3. Only ratios carry over to another machine, and only where nothing else runs.
+Needs `cargo build --release --workspace`, perftest and iperf3. --smoke runs each once with tiny counts and judges nothing.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(ROOT, "tests", "system"))
+
+import harness  # noqa: E402
+import net  # noqa: E402
+import table  # noqa: E402
+
+STOCK, LARGE = 212992, 4 << 20
+
+
+class Bench:
+    """One run: where the programs are, and how much to do."""
+
+    def __init__(self, binaries, smoke):
+        self.env = harness.Env(binaries)
+        self.binaries, self.smoke = binaries, smoke
+        self.ends = net.loopback()
+
+    def perftest(self, program, options, column, env=None):
+        """The figure in `column` of the one row that the client prints."""
+        port = harness.free_port()
+        words = [program, "-F", "-p", str(port), *options]
+        server, client = harness.run_pair(
+            self.env.under(self.ends[0], words), self.env.under(self.ends[1], [*words, self.ends[0].peer]), port, 300, env)
+        harness.check_pair(server, client)
+        rows = table.rows(client.out, 3 if program.endswith("_bw") else 7)
+        if len(rows) != 1:
+            raise harness.Fail(client.show(program))
+        return rows[0][1][column]
+
+    def program(self, name, *options):
+        """The JSON line of a program of this folder."""
+        result = harness.run([os.path.join(self.binaries, name), *options], 120)
+        if result.failed:
+            raise harness.Fail(result.show(name))
+        return json.loads(result.out.splitlines()[-1])
+
+    def gbit(self, verb, size, count, env=None):
+        options = ["-s", str(size), "-m", "4096", "-n", str(count), "-N", "--report_gbits"]
+        return self.perftest(f"ib_{verb}_bw", options, 1, env)
+
+    def iperf3(self):
+        port = str(harness.free_port())
+        server = ["iperf3", "-s", "-1", "-B", self.ends[0].peer, "-p", port]
+        client = ["iperf3", "-J", "-t", "1", "-c", self.ends[0].peer, "-B", self.ends[1].peer, "-p", port]
+        _, result = harness.run_pair(server, client, int(port), 60)
+        if result.failed:
+            raise harness.Fail(result.show("iperf3"))
+        return json.loads(result.out)["end"]["sum_received"]["bits_per_second"] / 1e9
+
+    def trains(self, *options):
+        seconds = "0.1" if self.smoke else "1"
+        return self.program("udp_trains", "-s", "65536", "-m", "4096", "-D", seconds, *options)["gbit"]
+
+    def incast(self, buffer):
+        seconds = "0.2" if self.smoke else "2"
+        return self.program("incast", "--senders", "8", "--receive-buffer", str(buffer), "-D", seconds)["gbit"]
+
+    def read(self, buffer):
+        size, count = (1 << 24, 5) if self.smoke else (1 << 30, 5)
+        return self.gbit("read", size, count, {"CROCEVIA_RCVBUF": buffer})
+
+    def pingpong(self):
+        return self.program("udp_pingpong", "-s", "40", "-n", "1000" if self.smoke else "20000")["p50_us"]
+
+
+# suite -> (unit, ((name, function), ...), ((ratio, numerator, denominator, target), ...)); a target is (">=" or "<=", value).
+SUITES = {
+    "write": ("Gbit/s", (
+        ("ib_write_bw", lambda b: b.gbit("write", 65536, 500 if b.smoke else 20000)),
+        ("tcp", lambda b: b.iperf3()),
+        ("udp trains", lambda b: b.trains()),
+        ("udp trains, copies and CRC", lambda b: b.trains("--full")),
+    ), (
+        ("ib_write_bw / tcp", "ib_write_bw", "tcp", (">=", 0.6)),
+        ("ib_write_bw / udp trains", "ib_write_bw", "udp trains", None),
+        ("ib_write_bw / udp trains, copies and CRC", "ib_write_bw", "udp trains, copies and CRC", None),
+    )),
+    "lat": ("us one way", (
+        ("ib_write_lat", lambda b: b.perftest("ib_write_lat", ["-s", "8", "-n", "1000" if b.smoke else "20000"], 2)),
+        ("udp ping-pong", lambda b: b.pingpong()),
+    ), (
+        ("ib_write_lat / udp ping-pong", "ib_write_lat", "udp ping-pong", ("<=", 2.0)),
+    )),
+    "buffer": ("Gbit/s", (
+        ("1 GiB READ, stock buffer", lambda b: b.read(STOCK)),
+        ("1 GiB READ, 4 MiB", lambda b: b.read(LARGE)),
+        ("incast 8 to 1, stock buffer", lambda b: b.incast(STOCK)),
+        ("incast 8 to 1, 4 MiB", lambda b: b.incast(LARGE)),
+    ), (
+        ("READ, stock / 4 MiB", "1 GiB READ, stock buffer", "1 GiB READ, 4 MiB", (">=", 0.7)),
+        ("incast, stock / 4 MiB", "incast 8 to 1, stock buffer", "incast 8 to 1, 4 MiB", (">=", 0.7)),
+    )),
+}
+
+
+def spread(values):
+    return {"median": statistics.median(values), "min": min(values), "max": max(values), "all": values}
+
+
+def measure(bench, name, rounds):
+    unit, runners, ratios = SUITES[name]
+    samples = {n: [] for n, _ in runners}
+    for number in range(rounds):
+        # Every other round backwards: no rival always runs in another's wake.
+        for runner, function in runners if number % 2 == 0 else reversed(runners):
+            print(f"\r{name}: round {number + 1}/{rounds}, {runner:<30}", end="", file=sys.stderr, flush=True)
+            samples[runner].append(function(bench))
+    print("\r" + " " * 70 + "\r", end="", file=sys.stderr)
+    result = {"unit": unit, "rounds": rounds, "figures": {n: spread(v) for n, v in samples.items()}, "ratios": {}}
+    for title, top, bottom, target in ratios:
+        entry = spread([a / b for a, b in zip(samples[top], samples[bottom])])
+        if target:
+            met = entry["median"] >= target[1] if target[0] == ">=" else entry["median"] <= target[1]
+            entry.update(target=f"{target[0]} {target[1]}", met=met)
+        result["ratios"][title] = entry
+    return result
+
+
+def show(name, result):
+    print(f"{name} ({result['unit']}, {result['rounds']} rounds: median, min .. max)")
+    for title, f in result["figures"].items():
+        print(f"  {title:<44} {f['median']:9.2f}   {f['min']:.2f} .. {f['max']:.2f}")
+    for title, f in result["ratios"].items():
+        target = f"   target {f['target']}: {'met' if f['met'] else 'MISSED'}" if "target" in f else ""
+        print(f"  {title:<44} {f['median']:9.2f}   {f['min']:.2f} .. {f['max']:.2f}{target}")
+    print()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("suite", nargs="*", help=f"of {', '.join(SUITES)}; default all")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", metavar="FILE", help="write the result there too")
+    parser.add_argument("--smoke", action="store_true", help="one round, tiny counts, nothing judged")
+    parser.add_argument("--bin", default=os.path.join(ROOT, "target", "release"), help="where the built programs are")
+    args = parser.parse_args()
+    unknown = [s for s in args.suite if s not in SUITES]
+    if unknown:
+        parser.error(f"no suite {', '.join(unknown)}; there are {', '.join(SUITES)}")
+    missing = harness.have("ib_write_bw", "iperf3")
+    if missing:
+        parser.error(f"not installed: {', '.join(missing)} (scripts/needs installs it)")
+    bench = Bench(args.bin, args.smoke)
+    results = {}
+    try:
+        for name in args.suite or SUITES:
+            results[name] = measure(bench, name, 1 if args.smoke else args.rounds)
+            if args.smoke:
+                print(f"bench {name}: {len(results[name]['figures'])} programs run")
+            else:
+                show(name, results[name])
+    except harness.Fail as fault:
+        print(f"\n{fault}\n  reproduce: bench/run.py {name}{' --smoke' if args.smoke else ''}")
+        return 1
+    finally:
+        bench.env.close()
+    if args.json:
+        with open(args.json, "w") as f:
+            json.dump(results, f, indent=1)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+"""Pairs of places to run in: two loopback addresses, or two network namespaces joined by a veth.
+
+The namespaces are held by sleeping processes, not by names under /run: this needs no mount, works for a user without
+rights, and nothing is left when the holders end.
+"""
+
+import os
+import time
+
+from harness import NOBODY, End, Fail, Proc, Skip, need, run
+
+LOOPBACK = ("127.0.0.2", "127.0.0.3")
+V4 = ("10.87.0.1", "10.87.0.2")
+V6 = ("fd87::1", "fd87::2")
+DEVICE = ("ca", "cb")
+
+
+def as_nobody():
+    """Command prefix that drops to uid 65534; empty for a user who has no rights to drop."""
+    if os.geteuid() != 0:
+        return ()
+    return ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--")
+
+
+def loopback(user=False):
+    """Two ends on two loopback addresses of this namespace."""
+    enter = as_nobody() if user else ()
+    return tuple(End(addr=a, peer=a, enter=enter) for a in LOOPBACK)
+
+
+class NetPair:
+    """Two namespaces and a veth between them, IPv4 and IPv6 on both ends."""
+
+    def __init__(self, mtu, user=False):
+        self.user = user
+        self.drop = as_nobody() if user else ()
+        self.holders = []
+        need("ip", "nsenter", "unshare", "setpriv")
+        if not user and os.geteuid() != 0:
+            raise Skip("a network namespace of root's needs root (the unprivileged pair covers the rest)")
+        try:
+            first = ["unshare", "-Urn"] if user else ["unshare", "-n"]
+            self.hold([*self.drop, *first])
+            self.hold([*self.enter(0), "unshare", "-n"])
+            self.wire_up(mtu)
+        except BaseException:
+            self.close()
+            raise
+
+    def hold(self, prefix):
+        proc = Proc([*prefix, "sleep", "3000"])
+        self.holders.append(proc)
+        end = time.monotonic() + 10
+        while time.monotonic() < end:
+            try:
+                with open(f"/proc/{proc.pid}/comm") as f:
+                    if f.read().strip() == "sleep":
+                        return
+            except OSError:
+                pass
+            if not proc.alive():
+                break
+            time.sleep(0.01)
+        text = proc.wait(0.1).out.strip()
+        if self.user:
+            raise Skip(f"no user namespaces here: {text}")
+        raise Fail(f"  no network namespace: {text}")
+
+    def enter(self, side):
+        pid = str(self.holders[side].pid)
+        if self.user:
+            return (*self.drop, "nsenter", "-t", pid, "-U", "-n", "--preserve-credentials", "--")
+        return ("nsenter", "-t", pid, "-n", "--")
+
+    def ip(self, side, *words):
+        result = run([*self.enter(side), "ip", *words])
+        if result.failed:
+            raise Fail(result.show("set-up of the namespaces"))
+
+    def wire_up(self, mtu):
+        self.ip(0, "link", "add", DEVICE[0], "mtu", str(mtu), "type", "veth",
+                "peer", "name", DEVICE[1], "mtu", str(mtu), "netns", str(self.holders[1].pid))
+        for side in (0, 1):
+            self.ip(side, "link", "set", "lo", "up")
+            self.ip(side, "addr", "add", V4[side] + "/24", "dev", DEVICE[side])
+            self.ip(side, "-6", "addr", "add", V6[side] + "/64", "dev", DEVICE[side], "nodad")
+            self.ip(side, "link", "set", DEVICE[side], "up")
+        end = time.monotonic() + 10
+        while run([*self.enter(0), "ip", "-6", "route", "get", V6[1]]).failed:
+            if time.monotonic() > end:
+                raise Fail("  the veth does not come up")
+            time.sleep(0.02)
+
+    def ends(self):
+        """(server, client), each on its veth; the peer's TCP address is IPv4."""
+        return tuple(End(addr=DEVICE[s], peer=V4[s], enter=self.enter(s)) for s in (0, 1))
+
+    def close(self):
+        for proc in reversed(self.holders):
+            proc.end()
+        self.holders = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        self.close()

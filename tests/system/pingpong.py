@@ -1,0 +1,56 @@
+"""rdma-core's own examples on crocevia: ibv_devices, ibv_devinfo, and ibv_rc_pingpong, which checks every byte, also under faults."""
+
+import re
+
+from harness import Case, Fail, check_pair, free_port, need, run, run_pair
+import net
+
+SEED = "seed=42"
+VARIANTS = [
+    ("plain", [], None),
+    ("mtu-4096", ["-m", "4096", "-s", "100003", "-n", "200"], None),
+    ("events", ["-e"], None),
+    ("wr-api", ["-N"], None),
+    ("loss-5", ["-n", "500"], f"loss=5%,{SEED}"),
+    ("corrupt-1", ["-n", "500"], f"corrupt=1%,{SEED}"),
+    ("reorder-5", ["-n", "500"], f"reorder=5%,{SEED}"),
+    ("loss-5-long", ["-n", "100", "-s", "65536", "-m", "4096"], f"loss=5%,{SEED}"),
+    ("all-faults-events", ["-e", "-n", "300"], f"loss=2%,dup=2%,reorder=2%,corrupt=1%,{SEED}"),
+]
+TIMEOUT = 120
+
+
+def pingpong(env, ends, options, faults):
+    need("ibv_rc_pingpong")
+    port = free_port()
+    words = ["ibv_rc_pingpong", "-g", "0", "-c", "-p", str(port), *options]
+    server, client = run_pair(
+        env.under(ends[0], words, faults), env.under(ends[1], [*words, ends[0].peer], faults), port, TIMEOUT)
+    check_pair(server, client)
+    for title, result in (("client", client), ("server", server)):
+        if not re.search(r"^\d+ iters in ", result.out, re.M):
+            raise Fail("  no closing line\n" + result.show(title))
+    return re.search(r"= ([\d.]+ usec/iter)", client.out).group(1)
+
+
+def devices(env):
+    need("ibv_devices")
+    result = run(env.under(net.loopback()[0], ["ibv_devices"]), 20)
+    if result.failed or not re.search(r"^\s+crocevia\d+\s+[0-9a-f]{16}\s*$", result.out, re.M):
+        raise Fail(result.show("ibv_devices"))
+
+
+def devinfo(env):
+    need("ibv_devinfo")
+    result = run(env.under(net.loopback()[0], ["ibv_devinfo", "-v"]), 20)
+    wanted = (r"state:\s+PORT_ACTIVE \(4\)", r"link_layer:\s+Ethernet", r"GID\[\s*0\]:\s+::ffff:127\.0\.0\.2, RoCE v2")
+    for pattern in wanted:
+        if result.failed or not re.search(pattern, result.out):
+            raise Fail(f"  not found: {pattern}\n" + result.show("ibv_devinfo", 100))
+
+
+def cases(env):
+    yield Case("pingpong/ibv_devices", lambda: devices(env))
+    yield Case("pingpong/ibv_devinfo", lambda: devinfo(env))
+    for name, options, faults in VARIANTS:
+        yield Case(f"pingpong/{name}", lambda o=options, f=faults: pingpong(env, net.loopback(), o, f))
