@@ -34,7 +34,10 @@ class Guest:
             raise Skip("no Soft-RoCE guest: a TAP needs root and /dev/net/tun")
         self.ns = f"crocevia-rxe-{os.getpid()}"
         self.vars = {"RXE_VM_NETNS": self.ns, "RXE_VM_STATE": os.path.join(env.tmp, "rxe-vm")}
-        built = run([os.path.join(TOOLS, "build")], 900, {"RXE_VM_KERNEL": "linux-image-amd64"})
+        built = run([os.path.join(TOOLS, "build")], 900)
+        if built.failed:  # stale or no package lists
+            run(["apt-get", "-q", "update"], 300)
+            built = run([os.path.join(TOOLS, "build")], 900)
         if built.failed:
             raise Skip("no Soft-RoCE guest: its packages cannot be fetched: " + " ".join(built.out.split())[-200:])
         self.share = os.path.join(env.tmp, "rxe-vm", "peer", "share")
