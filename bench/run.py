@@ -47,9 +47,9 @@ class Bench:
             raise harness.Fail(client.show(program))
         return rows[0][1][column]
 
-    def program(self, name, *options):
+    def program(self, name, *options, env=None):
         """The JSON line of a program of this folder."""
-        result = harness.run([os.path.join(self.binaries, name), *options], 120)
+        result = harness.run([os.path.join(self.binaries, name), *options], 120, env)
         if result.failed:
             raise harness.Fail(result.show(name))
         return json.loads(result.out.splitlines()[-1])
@@ -73,7 +73,7 @@ class Bench:
 
     def incast(self, buffer):
         seconds = "0.2" if self.smoke else "2"
-        return self.program("incast", "--senders", "8", "--receive-buffer", str(buffer), "-D", seconds)["gbit"]
+        return self.program("incast", "--senders", "8", "-D", seconds, env={"CROCEVIA_RCVBUF": buffer})["gbit"]
 
     def read(self, buffer):
         size, count = (1 << 24, 5) if self.smoke else (1 << 30, 5)
