@@ -24,8 +24,6 @@ pub enum Layer {
     Transport,
     /// MAC control: PFC and pause frames.
     MacControl,
-    /// Header of a management datagram.
-    Mad,
 }
 
 impl fmt::Display for Layer {
@@ -40,7 +38,6 @@ impl fmt::Display for Layer {
             Self::Grh => "GRH",
             Self::Transport => "transport",
             Self::MacControl => "MAC control",
-            Self::Mad => "MAD",
         })
     }
 }

@@ -60,6 +60,48 @@ pub fn ipv6_state(src: Ipv6Addr, dst: Ipv6Addr, source_port: u16, udp_len: u16) 
     update(AFTER_ABSENT_LRH, &h)
 }
 
+/// The state before the BTH behind any IP header (IPv4 with or without options, or IPv6) and the
+/// UDP header, both as they stand on the wire.
+pub fn udp_state(ip_header: &[u8], udp_header: &[u8]) -> u32 {
+    let (mut ip, mut udp) = ([0; 60], [0xFF; 8]);
+    let ip = &mut ip[..ip_header.len().min(60)];
+    ip.copy_from_slice(&ip_header[..ip.len()]);
+    if ip.first().is_some_and(|first| first >> 4 == 4) {
+        mask(ip, &[(1, 0xFF), (8, 0xFF), (10, 0xFF), (11, 0xFF)]);
+    } else {
+        mask(ip, &IPV6_MASK);
+    }
+    let ports_and_len = udp_header.len().min(6);
+    udp[..ports_and_len].copy_from_slice(&udp_header[..ports_and_len]);
+    update(update(AFTER_ABSENT_LRH, ip), &udp)
+}
+
+/// The state before the BTH behind a GRH as it stands on the wire: RoCEv1, and InfiniBand packets
+/// that have one.
+pub fn grh_state(grh: &[u8; 40]) -> u32 {
+    let mut masked = *grh;
+    mask(&mut masked, &IPV6_MASK);
+    update(AFTER_ABSENT_LRH, &masked)
+}
+
+/// The state before the BTH of an InfiniBand packet without a GRH; `lrh` as on the wire.
+pub fn lrh_state(lrh: &[u8; 8]) -> u32 {
+    let mut masked = *lrh;
+    masked[0] |= 0xF0;
+    update(0, &masked)
+}
+
+/// Traffic class, flow label and hop limit.
+const IPV6_MASK: [(usize, u8); 5] = [(0, 0x0F), (1, 0xFF), (2, 0xFF), (3, 0xFF), (7, 0xFF)];
+
+fn mask(header: &mut [u8], bits: &[(usize, u8)]) {
+    for (at, ones) in bits {
+        if let Some(byte) = header.get_mut(*at) {
+            *byte |= ones;
+        }
+    }
+}
+
 fn write_udp(out: &mut [u8], source_port: u16, udp_len: u16) {
     out[..2].copy_from_slice(&source_port.to_be_bytes());
     out[2..4].copy_from_slice(&ROCE_PORT.to_be_bytes());

@@ -3,15 +3,23 @@
 
 pub mod aeth;
 pub mod checksum;
+pub mod content;
 pub mod error;
+pub mod ethernet;
 pub mod flow;
+pub mod frame;
 pub mod icrc;
 pub mod ids;
+pub mod infiniband;
+pub mod ip;
+pub mod mac_control;
 pub mod mad;
 pub mod opcode;
 pub mod packet;
 pub mod transport;
 pub mod units;
+pub mod vcrc;
+pub mod vxlan;
 
 pub use error::{DropReason, EmitError, Layer};
 pub use ids::{Gid, LKey, Mac, Msn, Mtu, PKey, Psn, QKey, Qpn, RKey, SrqNum};

@@ -5,6 +5,8 @@ use crate::checksum;
 use crate::ids::{Gid, Msn, PKey, Psn, QKey, Qpn, RKey, SrqNum};
 use crate::opcode::Opcode;
 
+pub use crate::frame::{emit_frame, parse_frame};
+
 /// How the transport is carried.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Encapsulation {

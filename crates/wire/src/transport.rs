@@ -187,6 +187,62 @@ impl Extensions {
     }
 }
 
+impl Reserved {
+    /// The bits of a packet that [`parse`] has read, from the BTH through the pad.
+    pub(crate) fn read(opcode: Opcode, body: &[u8]) -> Self {
+        let byte = |at: usize| body.get(at).copied().unwrap_or(0);
+        let mut reserved = Self { bth_4: byte(4) & 0x3F, bth_8: byte(8) & 0x7F, ..Self::default() };
+        let set = opcode.headers().unwrap_or(HeaderSet::empty());
+        let mut at = BTH_LEN;
+        if set.contains(HeaderSet::DETH) {
+            reserved.deth = byte(at + 4);
+            at += 8;
+        }
+        if set.contains(HeaderSet::XRCETH) {
+            reserved.xrceth = byte(at);
+            at += 4;
+        }
+        if set.contains(HeaderSet::FETH) {
+            let word = u32::from_be_bytes([byte(at), byte(at + 1), byte(at + 2), byte(at + 3)]);
+            reserved.feth = word & !0x3F;
+        }
+        let pad = (byte(1) >> 4 & 3) as usize;
+        if let Some(tail) = body.len().checked_sub(pad).and_then(|end| body.get(end..)) {
+            reserved.pad[..pad].copy_from_slice(tail);
+        }
+        reserved
+    }
+
+    /// Adds the bits to headers and pad that [`emit_headers`] and the caller have written with
+    /// zeros.
+    pub(crate) fn write(&self, opcode: Opcode, pad: usize, body: &mut [u8]) {
+        let set = opcode.headers().unwrap_or(HeaderSet::empty());
+        let mut put = |at: usize, bits: u8| {
+            if let Some(byte) = body.get_mut(at) {
+                *byte |= bits;
+            }
+        };
+        put(4, self.bth_4 & 0x3F);
+        put(8, self.bth_8 & 0x7F);
+        let mut at = BTH_LEN;
+        if set.contains(HeaderSet::DETH) {
+            put(at + 4, self.deth);
+            at += 8;
+        }
+        if set.contains(HeaderSet::XRCETH) {
+            put(at, self.xrceth);
+            at += 4;
+        }
+        if set.contains(HeaderSet::FETH) {
+            for (i, bits) in (self.feth & !0x3F).to_be_bytes().into_iter().enumerate() {
+                put(at + i, bits);
+            }
+        }
+        let end = body.len();
+        body[end - pad..].copy_from_slice(&self.pad[..pad]);
+    }
+}
+
 /// Writes the BTH, its pad count taken from `payload_len`, and the extension headers to the front
 /// of `out`; returns the bytes written, at most [`MAX_HEADERS`]. Payload, pad ([`pad_len`]) and
 /// ICRC are the caller's to put behind.
@@ -207,10 +263,8 @@ pub fn emit_headers(
     if ext.header_set().bits() != bits {
         return Err(EmitError::WrongHeaders);
     }
-    if let Some(feth) = ext.feth {
-        if feth.selectivity > 3 || feth.placement > 15 {
-            return Err(EmitError::Field("FETH"));
-        }
+    if ext.feth.is_some_and(|feth| feth.selectivity > 3 || feth.placement > 15) {
+        return Err(EmitError::Field("FETH"));
     }
     let len = BTH_LEN + ext_len as usize;
     let Some((head, rest)) = out.get_mut(..len).and_then(|o| o.split_first_chunk_mut()) else {
