@@ -1,6 +1,9 @@
 //! Generators and helpers that several test files share.
 #![allow(dead_code)] // Each test file uses its own part.
 
+pub(crate) mod manifest;
+pub(crate) mod pcap;
+
 use proptest::option;
 use proptest::prelude::*;
 use wire::packet::{Aeth, AtomicEth, Bth, Deth, Extensions, Feth, Reth, Syndrome};
