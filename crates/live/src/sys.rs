@@ -1,0 +1,203 @@
+//! System calls as safe functions: descriptor options, waiting, the clock, randomness, the calling
+//! thread's scheduling, fork. Messages on datagram sockets are in `mmsg`.
+
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::Once;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use libc::{c_int, c_void, socklen_t};
+
+/// Turns the usual −1 into the thread's error.
+pub(crate) fn check(result: c_int) -> io::Result<c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// Sets an integer socket option.
+pub(crate) fn set_int(
+    fd: BorrowedFd<'_>,
+    level: c_int,
+    name: c_int,
+    value: c_int,
+) -> io::Result<()> {
+    // SAFETY: the pointer and length describe `value`, which outlives the call; the descriptor is
+    // open for as long as it is borrowed.
+    let result = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast::<c_void>(),
+            size_of::<c_int>() as socklen_t,
+        )
+    };
+    check(result).map(drop)
+}
+
+/// Reads an integer socket option.
+pub(crate) fn get_int(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<c_int> {
+    let mut value: c_int = 0;
+    let mut len = size_of::<c_int>() as socklen_t;
+    // SAFETY: the pointers describe `value` and `len`, both alive and writable during the call.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            (&raw mut value).cast::<c_void>(),
+            &raw mut len,
+        )
+    };
+    check(result).map(|_| value)
+}
+
+/// A descriptor to wait for, and what for.
+pub(crate) fn interest(fd: BorrowedFd<'_>, events: libc::c_short) -> libc::pollfd {
+    libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 }
+}
+
+/// Waits until one of the descriptors is ready or the time is over (`None`: without limit); the
+/// number of ready ones. A signal counts as the end of the wait.
+pub(crate) fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>) -> io::Result<usize> {
+    let spec = timeout.map(|t| libc::timespec {
+        tv_sec: t.as_secs().min(1 << 30) as libc::time_t,
+        tv_nsec: t.subsec_nanos() as _,
+    });
+    let spec = spec.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: `fds` is a live slice of its own length; `spec` is null or points to a timespec that
+    // lives until the end of this function; a null mask leaves the signals as they are.
+    let ready =
+        unsafe { libc::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, spec, std::ptr::null()) };
+    match check(ready) {
+        Ok(n) => Ok(n as usize),
+        Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(0),
+        Err(e) => Err(e),
+    }
+}
+
+/// Gives the processor to whoever waits for it.
+pub(crate) fn yield_now() {
+    // SAFETY: takes no arguments and cannot fail.
+    unsafe { libc::sched_yield() };
+}
+
+/// Nanoseconds of the monotonic clock.
+pub(crate) fn monotonic_ns() -> u64 {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `t` is a live timespec; CLOCK_MONOTONIC always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut t) };
+    (t.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(t.tv_nsec as u64)
+}
+
+/// Fills a buffer from the system's random source.
+pub(crate) fn random(out: &mut [u8]) -> io::Result<()> {
+    let mut filled = 0;
+    while filled < out.len() {
+        let rest = &mut out[filled..];
+        // SAFETY: the pointer and length describe `rest`.
+        let n = unsafe { libc::getrandom(rest.as_mut_ptr().cast::<c_void>(), rest.len(), 0) };
+        if n > 0 {
+            filled += n as usize;
+        } else {
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A random 16-bit number, for choices that need no strength.
+pub(crate) fn random_u16() -> u16 {
+    let mut bytes = [0; 2];
+    match random(&mut bytes) {
+        Ok(()) => u16::from_ne_bytes(bytes),
+        Err(_) => monotonic_ns() as u16,
+    }
+}
+
+/// Runs `f` with every signal of the calling thread blocked, as a thread made by `f` then inherits:
+/// handlers are to run on the application's threads only.
+pub(crate) fn with_signals_blocked<R>(f: impl FnOnce() -> R) -> R {
+    let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    let mut old = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigfillset initialises `all` before pthread_sigmask reads it, which initialises `old`.
+    let blocked = unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), old.as_mut_ptr())
+    };
+    let result = f();
+    if blocked == 0 {
+        // SAFETY: the call above succeeded and so has initialised `old`.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, old.as_ptr(), std::ptr::null_mut()) };
+    }
+    result
+}
+
+/// Lets the calling thread's sleeps end within a microsecond of their time instead of within fifty.
+pub(crate) fn precise_timers() {
+    // SAFETY: this option takes one number and touches only the calling thread.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1000, 0, 0, 0) };
+}
+
+/// An event descriptor with the given flags, at zero.
+pub(crate) fn eventfd(flags: c_int) -> io::Result<OwnedFd> {
+    // SAFETY: takes two numbers; a descriptor that it returns is new and nobody else's.
+    unsafe { check(libc::eventfd(0, flags)).map(|fd| OwnedFd::from_raw_fd(fd)) }
+}
+
+/// Reads eight bytes, blocking as the descriptor's flags say.
+pub(crate) fn read_u64(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut value = 0_u64;
+    // SAFETY: the pointer and length describe `value`.
+    let n = unsafe { libc::read(fd.as_raw_fd(), (&raw mut value).cast::<c_void>(), 8) };
+    if n == 8 { Ok(value) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Reads eight bytes if they are there, whatever the descriptor's flags; `None` if not.
+pub(crate) fn try_read_u64(fd: BorrowedFd<'_>) -> io::Result<Option<u64>> {
+    let mut value = 0_u64;
+    let part = libc::iovec { iov_base: (&raw mut value).cast::<c_void>(), iov_len: 8 };
+    // SAFETY: `part` describes `value`; both outlive the call. Offset −1 means none.
+    let n = unsafe { libc::preadv2(fd.as_raw_fd(), &raw const part, 1, -1, libc::RWF_NOWAIT) };
+    if n == 8 {
+        return Ok(Some(value));
+    }
+    match io::Error::last_os_error() {
+        e if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        // Before Linux 5.8 event descriptors do not know RWF_NOWAIT.
+        e if e.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+            let ready = poll(&mut [interest(fd, libc::POLLIN)], Some(Duration::ZERO))?;
+            if ready == 0 { Ok(None) } else { read_u64(fd).map(Some) }
+        }
+        e => Err(e),
+    }
+}
+
+/// Writes eight bytes.
+pub(crate) fn write_u64(fd: BorrowedFd<'_>, value: u64) -> io::Result<()> {
+    // SAFETY: the pointer and length describe `value`.
+    let n = unsafe { libc::write(fd.as_raw_fd(), (&raw const value).cast::<c_void>(), 8) };
+    if n == 8 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn forked() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// How many forks lie between the process in which this was first called and the calling one. A
+/// number that has changed means: this is a child, and threads made before do not exist here.
+pub(crate) fn fork_generation() -> u32 {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        // SAFETY: the handler is a function of this library that only adds to an atomic, which is
+        // allowed in the child of a multi-threaded process.
+        unsafe { libc::pthread_atfork(None, None, Some(forked)) };
+    });
+    FORKS.load(Ordering::Relaxed)
+}
