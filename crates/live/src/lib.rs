@@ -1,1 +1,30 @@
-//! placeholder
+//! The RDMA NIC on this machine: links, clock, threads, process memory. What the device does is in
+//! `engine`, what bytes mean in `wire`; here is everything that touches the operating system.
+//!
+//! [`devices`] lists what can be opened, [`Nic::open`] opens it, [`Nic::with`] reaches the device
+//! inside, [`Nic::progress`] is what a poller of completion queues calls.
+
+mod clock;
+mod counters;
+mod eventfd;
+mod icrc;
+mod info;
+#[allow(unsafe_code)] // The application's memory.
+mod mem;
+#[allow(unsafe_code)] // System calls.
+mod mmsg;
+#[allow(unsafe_code)] // System calls.
+mod netdev;
+mod nic;
+mod options;
+#[allow(unsafe_code)] // System calls.
+mod sys;
+mod udp;
+
+pub use counters::LinkCounters;
+pub use eventfd::EventFd;
+pub use info::{DeviceInfo, devices};
+pub use mem::{ProcessMemory, Region};
+pub use netdev::{NetDev, netdevs};
+pub use nic::{EventSink, Nic, flush_all};
+pub use options::Options;

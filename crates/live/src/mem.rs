@@ -30,7 +30,7 @@ impl HostMemory for ProcessMemory {
     }
 
     fn atomic(&mut self, addr: u64, op: AtomicOp) -> Result<u64, MemoryFault> {
-        if addr % 8 != 0 {
+        if !addr.is_multiple_of(8) {
             return Err(MemoryFault);
         }
         // SAFETY: the device gives only addresses inside a live registration, whose maker keeps the
@@ -269,7 +269,7 @@ impl Region {
 
     fn word(&self, offset: usize) -> &AtomicU64 {
         let addr = self.at(offset, 8);
-        assert!(addr % 8 == 0, "offset {offset} is not that of an aligned word");
+        assert!(addr.is_multiple_of(8), "offset {offset} is not that of an aligned word");
         // SAFETY: inside the region, which is mapped and outlives the reference; aligned; an atomic
         // may be shared with whoever else writes the word, devices included.
         unsafe { AtomicU64::from_ptr(addr as *mut u64) }

@@ -35,7 +35,8 @@ fn who_sees_the_last_byte_sees_all() {
     let region = Region::allocate(8192 + 16).unwrap();
     let go = AtomicU64::new(0);
     // Each round writes `round` into every byte; the reader spins on the last one only.
-    let sizes: Vec<usize> = (1..=8192).step_by(if cfg!(debug_assertions) { 7 } else { 1 }).collect();
+    let sizes: Vec<usize> =
+        (1..=8192).step_by(if cfg!(debug_assertions) { 7 } else { 1 }).collect();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for (n, &size) in sizes.iter().enumerate() {
@@ -56,7 +57,7 @@ fn who_sees_the_last_byte_sees_all() {
             let mut spins = 0_u32;
             while region.load_u8(offset + size - 1) != mark {
                 spins += 1;
-                if spins % 64 == 0 {
+                if spins.is_multiple_of(64) {
                     std::thread::yield_now();
                 }
             }
@@ -79,7 +80,9 @@ fn aligned_words_are_never_torn() {
                 round = round.wrapping_add(1);
                 // Ends in the middle of a word, starts in one, or both; whole words in between.
                 let (from, len) = (usize::from(round % 8), WORDS * 8 - usize::from(round % 13));
-                memory.write(region.addr() + from as u64, Payload::Bytes(&vec![round; len])).unwrap();
+                memory
+                    .write(region.addr() + from as u64, Payload::Bytes(&vec![round; len]))
+                    .unwrap();
             }
         });
         let mut copy = vec![0; WORDS * 8 + 5];

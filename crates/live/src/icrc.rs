@@ -1,0 +1,194 @@
+//! Checking and making ICRCs over UDP sockets, which do not show the IPv4 identification that the
+//! ICRC covers. The arithmetic is `wire::icrc`; here is what to expect of which peer.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use wire::icrc::{BEHIND_IDENT, finish, ipv4_state, ipv6_state, solve_ipv4_ident};
+
+/// Bytes of a UDP header.
+const UDP_HEADER: usize = 8;
+/// The flags word of a packet that must not be fragmented.
+const DONT_FRAGMENT: u16 = 0x4000;
+/// Identifications whose effect on the state is worked out once.
+const KNOWN_IDENTS: usize = 128;
+
+/// Addresses and ports of a packet, as its ICRC covers them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Flow {
+    /// Source, destination, UDP source port.
+    V4(Ipv4Addr, Ipv4Addr, u16),
+    /// Source, destination, UDP source port.
+    V6(Ipv6Addr, Ipv6Addr, u16),
+}
+
+impl Flow {
+    /// A flow; `None` if the two addresses are not of one family.
+    pub(crate) fn new(source: IpAddr, destination: IpAddr, source_port: u16) -> Option<Self> {
+        match (source, destination) {
+            (IpAddr::V4(s), IpAddr::V4(d)) => Some(Self::V4(s, d, source_port)),
+            (IpAddr::V6(s), IpAddr::V6(d)) => Some(Self::V6(s, d, source_port)),
+            _ => None,
+        }
+    }
+}
+
+/// Makes the CRC state in front of a packet's transport bytes, remembering the last one.
+pub(crate) struct States {
+    /// What an identification changes in the state, whatever the rest of the header.
+    idents: [u32; KNOWN_IDENTS],
+    last: Option<(Flow, u16, u32)>,
+}
+
+impl States {
+    pub(crate) fn new() -> Self {
+        let state = |ident| {
+            ipv4_state(Ipv4Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED, 0, 0, ident as u16, true)
+        };
+        let zero = state(0);
+        Self { idents: std::array::from_fn(|ident| zero ^ state(ident)), last: None }
+    }
+
+    /// The state for a packet of `len` bytes from the BTH through the ICRC, with DF set.
+    pub(crate) fn of(&mut self, flow: Flow, len: usize, ident: u16) -> u32 {
+        let udp_len = (UDP_HEADER + len) as u16;
+        let base = match self.last {
+            Some((f, l, state)) if f == flow && l == udp_len => state,
+            _ => {
+                let state = match flow {
+                    Flow::V4(s, d, port) => ipv4_state(s, d, port, udp_len, 0, true),
+                    Flow::V6(s, d, port) => ipv6_state(s, d, port, udp_len),
+                };
+                self.last = Some((flow, udp_len, state));
+                state
+            }
+        };
+        match (flow, self.idents.get(usize::from(ident))) {
+            (Flow::V6(..), _) => base,
+            (Flow::V4(..), Some(change)) => base ^ change,
+            (Flow::V4(s, d, port), None) => ipv4_state(s, d, port, udp_len, ident, true),
+        }
+    }
+}
+
+/// Writes the ICRC into the last four bytes of `packet`, which starts at the BTH.
+pub(crate) fn seal(states: &mut States, flow: Flow, ident: u16, packet: &mut [u8]) {
+    let state = states.of(flow, packet.len(), ident);
+    if let Some((body, icrc)) = packet.split_last_chunk_mut::<4>() {
+        *icrc = finish(state, body).to_le_bytes();
+    }
+}
+
+/// What a check found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// Right, with the identification that was to be expected (all 32 bits checked).
+    Right,
+    /// Right with some identification (16 bits checked).
+    Solved,
+    /// Wrong.
+    Wrong,
+    /// Some identification would make it right, but this peer has always had the expected ones.
+    Refused,
+}
+
+/// Sources remembered; more share places.
+const SOURCES: usize = 256;
+/// A source that has started so many trains at identification 0 in a row is one that always does.
+const TRUST_AFTER: u8 = 16;
+/// So many wrong ICRCs in a row end that: another sender may have taken the address.
+const DISTRUST_AFTER: u8 = 8;
+
+/// What is known of the identifications of one source address and port.
+#[derive(Clone, Copy, Default)]
+struct Source {
+    address: u32,
+    port: u16,
+    last_ident: u16,
+    /// Expected identifications seen since the last unexpected one.
+    expected: u8,
+    /// Wrong ICRCs since the last right one.
+    wrong: u8,
+}
+
+/// Checks received ICRCs.
+pub(crate) struct Checker {
+    states: States,
+    sources: Box<[Source; SOURCES]>,
+}
+
+impl Checker {
+    pub(crate) fn new() -> Self {
+        Self { states: States::new(), sources: Box::new([Source::default(); SOURCES]) }
+    }
+
+    /// Checks `packet`, which runs from the BTH through the ICRC and was number `index` in the
+    /// message that the kernel gave. `strict`: no identification but the index is considered.
+    pub(crate) fn check(&mut self, flow: Flow, packet: &[u8], index: u16, strict: bool) -> Verdict {
+        let state = self.states.of(flow, packet.len(), index);
+        let Some((body, icrc)) = packet.split_last_chunk::<4>() else { return Verdict::Wrong };
+        let (computed, stored) = (finish(state, body), u32::from_le_bytes(*icrc));
+        match flow {
+            Flow::V6(..) if computed == stored => Verdict::Right,
+            Flow::V6(..) => Verdict::Wrong,
+            Flow::V4(source, _, port) => {
+                let source = self.source(source, port);
+                if computed == stored {
+                    source.last_ident = index;
+                    source.expected = source.expected.saturating_add(1);
+                    source.wrong = 0;
+                    return Verdict::Right;
+                }
+                if strict {
+                    return Verdict::Wrong;
+                }
+                // The field is solved as a difference, so an identification that was put into the
+                // state comes out exclusive-ored.
+                let solved = solve_ipv4_ident(computed, stored, BEHIND_IDENT + body.len());
+                source.judge(solved.map(|(ident, flags)| (ident ^ index, flags)))
+            }
+        }
+    }
+
+    fn source(&mut self, address: Ipv4Addr, port: u16) -> &mut Source {
+        let address = address.to_bits();
+        let place = (address ^ u32::from(port)).wrapping_mul(0x9E37_79B1) >> 24;
+        let source = &mut self.sources[place as usize % SOURCES];
+        if source.address != address || source.port != port {
+            *source = Source { address, port, ..Source::default() };
+        }
+        source
+    }
+}
+
+impl Source {
+    fn judge(&mut self, solved: Option<(u16, u16)>) -> Verdict {
+        let trusted = self.expected >= TRUST_AFTER;
+        match solved {
+            // A train that a NIC has cut: each packet comes alone and counts up. Or a running count.
+            Some((ident, DONT_FRAGMENT))
+                if ident == 0 || ident == self.last_ident.wrapping_add(1) =>
+            {
+                self.last_ident = ident;
+                self.wrong = 0;
+                Verdict::Right
+            }
+            Some((ident, _)) if !trusted => {
+                self.last_ident = ident;
+                self.expected = 0;
+                self.wrong = 0;
+                Verdict::Solved
+            }
+            _ => {
+                self.wrong = self.wrong.saturating_add(1);
+                if self.wrong >= DISTRUST_AFTER {
+                    self.expected = 0;
+                }
+                if solved.is_some() { Verdict::Refused } else { Verdict::Wrong }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "icrc_tests.rs"]
+mod tests;

@@ -1,0 +1,345 @@
+//! The NIC: a device, its link, its clock, and who drives them. Whoever polls a completion queue
+//! drives ([`Nic::progress`]); a thread of the NIC's own (`nic/thread`) sleeps on the link and takes
+//! over when nobody has polled for a while. All of it happens under one lock; events are delivered
+//! outside it.
+
+mod state;
+mod thread;
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use engine::{Device, DeviceConfig, Error, ErrorKind, Event, LinkState};
+use wire::Instant;
+
+use crate::clock::Clock;
+use crate::counters::LinkCounters;
+use crate::eventfd::EventFd;
+use crate::info::DeviceInfo;
+use crate::mem::ProcessMemory;
+use crate::options::Options;
+use crate::sys;
+use crate::udp::UdpLink;
+
+use state::{Events, State};
+
+/// Who is told of the device's events. Called without any lock of the NIC held, from the thread
+/// whose call led to the event or from the NIC's own; it must not block.
+pub trait EventSink: Send + Sync {
+    /// Something happened.
+    fn event(&self, event: Event);
+}
+
+/// Somebody who has polled within this time is expected to go on.
+const POLLER_NS: u64 = 50_000;
+/// Bytes in four trains: what one step of a poller or of the thread sends at most.
+const STEP_BATCHES: usize = 1;
+/// What a call of the application sends at most before it returns; the thread does the rest.
+const CALL_BATCHES: usize = 8;
+/// Empty polls before a poller gives way to others.
+const EMPTY_POLLS: u32 = 2;
+/// Upper bits of queue pair numbers, while a process has its addresses to itself.
+const SLOT: u8 = 1;
+/// How long [`Nic::close`] tries to send what is owed.
+const CLOSE: Duration = Duration::from_millis(20);
+
+/// An open device.
+pub struct Nic {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What the NIC's thread shares with everybody else.
+struct Shared {
+    info: DeviceInfo,
+    receive_buffer: u64,
+    clock: Clock,
+    state: Mutex<State>,
+    sink: Arc<dyn EventSink>,
+    doorbell: EventFd,
+    /// When somebody last polled, in nanoseconds of the clock, plus one; 0: never.
+    polled: AtomicU64,
+    /// Polls in a row that found nothing.
+    empty_polls: AtomicU32,
+    /// When the thread will wake up by itself, in nanoseconds of the clock; 0 while it is awake.
+    wakes: AtomicU64,
+    stop: AtomicBool,
+    /// Of the process that opened the NIC.
+    generation: u32,
+    /// What a child of a fork gets instead of the device.
+    orphan: OnceLock<Mutex<Device<ProcessMemory>>>,
+}
+
+impl Nic {
+    /// Opens a device: binds its addresses, starts its thread.
+    ///
+    /// # Errors
+    /// `AddressInUse` if another process receives on the first address (the message says what to
+    /// do), `NoDevice` if the address has gone, `Denied` or `System` as the system says.
+    pub fn open(
+        info: &DeviceInfo,
+        options: &Options,
+        sink: Arc<dyn EventSink>,
+    ) -> engine::Result<Arc<Self>> {
+        let system = |what: &str, e: io::Error| {
+            Error::new(ErrorKind::System, format!("{}: {what}: {e}", info.name))
+        };
+        let (link, gids) = UdpLink::open(info, options)?;
+        let mut seed = [0; 32];
+        sys::random(&mut seed).map_err(|e| system("no random numbers", e))?;
+        let receive_buffer = link.receive_buffer();
+        let config = DeviceConfig {
+            seed,
+            slot: SLOT,
+            gids: gids.clone(),
+            mtu: info.mtu,
+            receive_buffer,
+            ack_delay: options.ack_delay,
+            credits: options.credits,
+        };
+        let clock = Clock::start();
+        let device = Device::new(config, ProcessMemory::new());
+        let shared = Arc::new(Shared {
+            info: DeviceInfo { gids, ..info.clone() },
+            receive_buffer,
+            clock,
+            state: Mutex::new(State::new(device, link)),
+            sink,
+            doorbell: EventFd::doorbell().map_err(|e| system("no event descriptor", e))?,
+            polled: AtomicU64::new(0),
+            empty_polls: AtomicU32::new(0),
+            wakes: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+            generation: sys::fork_generation(),
+            orphan: OnceLock::new(),
+        });
+        let thread = thread::start(&shared).map_err(|e| system("cannot start its thread", e))?;
+        register(&shared);
+        Ok(Arc::new(Self { shared, thread: Mutex::new(Some(thread)) }))
+    }
+
+    /// The device as it was found, its GID table as it could be bound.
+    pub fn info(&self) -> &DeviceInfo {
+        &self.shared.info
+    }
+
+    /// The present instant of the device's time.
+    pub fn now(&self) -> Instant {
+        self.shared.clock.now()
+    }
+
+    /// Bytes of receive buffer behind each address, as the kernel counts them.
+    pub fn receive_buffer(&self) -> u64 {
+        self.shared.receive_buffer
+    }
+
+    /// What the link has counted.
+    pub fn link_counters(&self) -> LinkCounters {
+        self.shared.lock().map_or_else(LinkCounters::default, |state| *state.link_counters())
+    }
+
+    /// Runs `f` on the device, then sends what there is to send and delivers events. `f` must not
+    /// call the NIC again. In a child of a fork `f` gets a device without objects or link.
+    pub fn with<R>(&self, f: impl FnOnce(&mut Device<ProcessMemory>, Instant) -> R) -> R {
+        self.shared.call(f, CALL_BATCHES)
+    }
+
+    /// The same, for calls after which nothing is to be sent: queries, creation of objects.
+    pub fn control<R>(&self, f: impl FnOnce(&mut Device<ProcessMemory>, Instant) -> R) -> R {
+        self.shared.call(f, 0)
+    }
+
+    /// One bounded step of receiving, timers and sending, for whoever polls a completion queue and
+    /// finds it empty; whether anything was done. Gives way to other threads when there is nothing
+    /// to do or another one is at it.
+    pub fn progress(&self) -> bool {
+        self.shared.progress()
+    }
+
+    /// Sends what is owed to peers and ends the thread. The device stays usable, but only calls of
+    /// the application drive it.
+    pub fn close(&self) {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if self.shared.is_orphaned() {
+            // The thread does not exist in this process and cannot be joined.
+            std::mem::forget(thread);
+            return;
+        }
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.doorbell.signal();
+        if let Some(thread) = thread {
+            // It has nothing to return; a panic in it has been reported when it happened.
+            let _ = thread.join();
+        }
+        self.shared.flush(CLOSE);
+    }
+}
+
+impl Drop for Nic {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// The open NICs of this process.
+static OPEN: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+
+fn register(shared: &Arc<Shared>) {
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    open.retain(|nic| nic.strong_count() > 0);
+    open.push(Arc::downgrade(shared));
+}
+
+/// Sends what all NICs of this process owe to their peers: for the end of the process, so that no
+/// peer waits for an acknowledgement that was about to leave. Bounded in time; takes no lock for
+/// long.
+pub fn flush_all() {
+    let open: Vec<_> = match OPEN.try_lock() {
+        Ok(open) => open.iter().filter_map(Weak::upgrade).collect(),
+        Err(_) => return,
+    };
+    for shared in open {
+        shared.flush(CLOSE);
+    }
+}
+
+impl Shared {
+    /// Whether this process is a child of the one that opened the NIC.
+    fn is_orphaned(&self) -> bool {
+        sys::fork_generation() != self.generation
+    }
+
+    fn lock(&self) -> Option<MutexGuard<'_, State>> {
+        if self.is_orphaned() {
+            return None;
+        }
+        // A caller's closure panicked; the device's own methods do not.
+        Some(self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
+        if self.is_orphaned() {
+            return None;
+        }
+        match self.state.try_lock() {
+            Ok(state) => Some(state),
+            Err(TryLockError::Poisoned(state)) => Some(state.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    fn orphan(&self) -> MutexGuard<'_, Device<ProcessMemory>> {
+        let device = self.orphan.get_or_init(|| {
+            let config = DeviceConfig {
+                seed: [0; 32],
+                slot: SLOT,
+                gids: self.info.gids.clone(),
+                mtu: self.info.mtu,
+                receive_buffer: self.receive_buffer,
+                ack_delay: engine::limits::ACK_DELAY,
+                credits: false,
+            };
+            let mut device = Device::new(config, ProcessMemory::new());
+            device.handle_link(LinkState::Down);
+            Mutex::new(device)
+        });
+        device.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn call<R>(
+        &self,
+        f: impl FnOnce(&mut Device<ProcessMemory>, Instant) -> R,
+        batches: usize,
+    ) -> R {
+        let Some(mut state) = self.lock() else {
+            return f(&mut self.orphan(), self.clock.now());
+        };
+        let now = self.clock.now();
+        let result = f(state.device(), now);
+        if batches > 0 {
+            state.transmit(now, batches);
+        }
+        state.replan(now);
+        let ring = self.thread_sleeps_past(state.deadline(), now);
+        self.deliver(state);
+        if ring {
+            self.doorbell.signal();
+        }
+        result
+    }
+
+    fn progress(&self) -> bool {
+        self.polled.store(self.clock.ns() + 1, Ordering::Relaxed);
+        let Some(mut state) = self.try_lock() else {
+            sys::yield_now();
+            return false;
+        };
+        let worked = state.step(self.clock.now(), false, STEP_BATCHES);
+        if worked {
+            self.empty_polls.store(0, Ordering::Relaxed);
+            self.deliver(state);
+            return true;
+        }
+        drop(state);
+        if self.empty_polls.fetch_add(1, Ordering::Relaxed) >= EMPTY_POLLS {
+            sys::yield_now();
+        }
+        false
+    }
+
+    /// Whether somebody polls at present.
+    fn is_polled(&self, now_ns: u64) -> bool {
+        let polled = self.polled.load(Ordering::Relaxed);
+        polled != 0 && now_ns.saturating_sub(polled - 1) < POLLER_NS
+    }
+
+    /// Whether the thread has to be woken for `deadline`: it would sleep longer, and nobody polls.
+    fn thread_sleeps_past(&self, deadline: Option<Instant>, now: Instant) -> bool {
+        let Some(deadline) = deadline else { return false };
+        let now_ns = now.as_ps() / 1000;
+        let deadline_ns = now_ns + crate::clock::ns_until(deadline, now);
+        deadline_ns < self.wakes.load(Ordering::Acquire) && !self.is_polled(now_ns)
+    }
+
+    /// Unlocks, and tells the sink what has happened.
+    fn deliver<'a>(&'a self, mut state: MutexGuard<'a, State>) {
+        loop {
+            let events: Events = state.take_events();
+            drop(state);
+            for event in events.iter() {
+                self.sink.event(event);
+            }
+            if !events.is_full() {
+                return;
+            }
+            match self.lock() {
+                Some(again) => state = again,
+                None => return,
+            }
+        }
+    }
+
+    /// Sends what is owed, for at most `limit`.
+    fn flush(&self, limit: Duration) {
+        let start = self.clock.ns();
+        let over = || self.clock.ns().wrapping_sub(start) > limit.as_nanos() as u64;
+        loop {
+            if let Some(mut state) = self.try_lock() {
+                state.device().hasten();
+                let done = state.transmit(self.clock.now(), CALL_BATCHES);
+                if done {
+                    return self.deliver(state);
+                }
+            } else if self.is_orphaned() {
+                return;
+            }
+            if over() {
+                return;
+            }
+            sys::yield_now();
+        }
+    }
+}

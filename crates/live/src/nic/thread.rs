@@ -1,0 +1,97 @@
+//! The NIC's own thread: it sleeps on the link's descriptors and a doorbell, and drives the device
+//! whenever no poller does. While somebody polls it only naps, so that it costs nothing and does not
+//! fight for the lock; while it drives and packets flow it does not sleep.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use super::{STEP_BATCHES, Shared};
+use crate::clock::ns_until;
+use crate::sys;
+
+/// A nap while somebody else polls.
+const NAP_NS: u64 = 100_000;
+/// After the last packet the thread looks for more for this long before it sleeps: longer than an
+/// owed acknowledgement waits for company.
+const LINGER_NS: u64 = 30_000;
+/// For so long after the last packet it wakes up now and then, so that calls which set a later timer
+/// need not wake it.
+const ALERT_NS: u64 = 500_000_000;
+/// How often, while alert.
+const ALERT_EVERY_NS: u64 = 10_000_000;
+/// Enough for the device's deepest call in a debug build.
+const STACK: usize = 512 << 10;
+
+/// Starts the thread.
+pub(super) fn start(shared: &Arc<Shared>) -> io::Result<JoinHandle<()>> {
+    let shared = Arc::clone(shared);
+    sys::with_signals_blocked(|| {
+        Builder::new().name("crocevia-nic".to_owned()).stack_size(STACK).spawn(move || {
+            sys::precise_timers();
+            run(&shared);
+        })
+    })
+}
+
+fn run(shared: &Shared) {
+    let mut fds = Vec::new();
+    // When it last did something, in nanoseconds of the clock.
+    let mut worked: Option<u64> = None;
+    while !shared.stop.load(Ordering::Acquire) {
+        let now_ns = shared.clock.ns();
+        if shared.is_polled(now_ns) {
+            nap(shared, now_ns);
+            worked = Some(now_ns);
+            continue;
+        }
+        let Some(mut state) = shared.lock() else { return };
+        let now = shared.clock.now();
+        if state.step(now, true, STEP_BATCHES) {
+            shared.deliver(state);
+            worked = Some(now_ns);
+            continue;
+        }
+        let idle_ns = worked.map_or(u64::MAX, |at| now_ns.saturating_sub(at));
+        if idle_ns < LINGER_NS {
+            drop(state);
+            sys::yield_now();
+            continue;
+        }
+        let mut sleep_ns = state.deadline().map_or(u64::MAX, |d| ns_until(d, now));
+        if idle_ns < ALERT_NS {
+            sleep_ns = sleep_ns.min(ALERT_EVERY_NS);
+        }
+        fds.clear();
+        fds.push(sys::interest(shared.doorbell.as_fd(), libc::POLLIN));
+        state.interests(&mut fds);
+        // Under the lock: a call that sets an earlier timer sees when the thread wakes.
+        shared.wakes.store(now_ns.saturating_add(sleep_ns), Ordering::Release);
+        drop(state);
+        wait(shared, &mut fds, sleep_ns);
+    }
+}
+
+/// Sleeps a little, not on the link: who polls sees to that.
+fn nap(shared: &Shared, now_ns: u64) {
+    shared.wakes.store(now_ns + NAP_NS, Ordering::Release);
+    wait(shared, &mut [sys::interest(shared.doorbell.as_fd(), libc::POLLIN)], NAP_NS);
+}
+
+fn wait(shared: &Shared, fds: &mut [libc::pollfd], ns: u64) {
+    let timeout = (ns != u64::MAX).then(|| Duration::from_nanos(ns));
+    let ready = sys::poll(fds, timeout);
+    shared.wakes.store(0, Ordering::Release);
+    match ready {
+        Ok(_) if fds[0].revents != 0 => {
+            // Whatever it rang for is seen in the next turn.
+            let _ = shared.doorbell.read();
+        }
+        Ok(_) => {}
+        // Nothing that waiting could mend; do not spin on it.
+        Err(_) => std::thread::sleep(Duration::from_millis(1)),
+    }
+}

@@ -1,0 +1,249 @@
+//! Receiving: messages from the kernel, cut into packets, past the fault stage, parsed, their ICRC
+//! checked, handed on as meaning with the payload still in the receive buffer.
+
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+
+use engine::{FaultItem, FaultSpec, FaultStage, Payload};
+use wire::error::{DropReason, Layer};
+use wire::transport::parse;
+use wire::{Encapsulation, Gid, Instant, Packet, Path};
+
+use super::{Port, UdpLink};
+use crate::counters::LinkCounters;
+use crate::icrc::{Checker, Flow, Verdict};
+use crate::mmsg::{self, Inbox, Incoming};
+
+/// An address on which nothing came for so many looks is looked at only now and then.
+const QUIET_AFTER: u32 = 256;
+/// Every so many looks.
+const QUIET_EVERY: u32 = 8;
+
+pub(super) struct Receiver {
+    inbox: Inbox,
+    gate: Gate,
+    stage: Option<FaultStage<Held>>,
+    looks: u32,
+}
+
+/// What a packet has with it besides its bytes.
+#[derive(Clone, Copy)]
+struct Origin {
+    from: IpAddr,
+    source_port: u16,
+    to: Gid,
+    traffic_class: u8,
+    hop_limit: u8,
+    /// Number in its message.
+    index: u16,
+}
+
+/// A packet that the fault stage holds.
+#[derive(Clone)]
+struct Held {
+    origin: Origin,
+    bytes: Vec<u8>,
+}
+
+impl FaultItem for Held {
+    fn wire_len(&self) -> u64 {
+        let ip = if self.origin.from.is_ipv4() { 20 } else { 40 };
+        (14 + ip + 8 + self.bytes.len()) as u64
+    }
+
+    fn mark_ce(&mut self) -> bool {
+        let capable = self.origin.traffic_class & 3 != 0;
+        if capable {
+            self.origin.traffic_class |= 3;
+        }
+        capable
+    }
+
+    fn corrupt(&mut self, entropy: u64) -> bool {
+        let len = self.bytes.len() as u64;
+        if len == 0 {
+            return false;
+        }
+        // The one byte of the BTH that the ICRC does not cover is no place for damage.
+        let place = match entropy / 8 % len {
+            4 => 5 % len,
+            other => other,
+        };
+        self.bytes[place as usize] ^= 1 << (entropy % 8);
+        true
+    }
+}
+
+impl Receiver {
+    pub(super) fn new(faults: Option<FaultSpec>) -> Self {
+        Self {
+            inbox: Inbox::new(),
+            gate: Gate { checker: Checker::new() },
+            stage: faults.map(|spec| FaultStage::new(spec, 0)),
+            looks: 0,
+        }
+    }
+}
+
+impl UdpLink {
+    /// Takes what has arrived, at most one batch for each address, and hands the packets to `sink`;
+    /// how many messages there were. With `everywhere` unset, addresses that have long been quiet
+    /// are looked at only now and then.
+    pub(crate) fn receive(
+        &mut self,
+        now: Instant,
+        everywhere: bool,
+        sink: &mut impl FnMut(&Packet<Payload<'_>>),
+    ) -> usize {
+        let Self { counters, ports, receiver, .. } = self;
+        receiver.looks = receiver.looks.wrapping_add(1);
+        let mut total = 0;
+        let only = ports.len() == 1;
+        for port in ports {
+            let due = port.quiet < QUIET_AFTER || receiver.looks % QUIET_EVERY == 0;
+            if !(everywhere || only || due) {
+                continue;
+            }
+            let inbox = &mut receiver.inbox;
+            // Nothing there, or an error that the next look clears.
+            let count = inbox.receive(port.socket.as_fd(), port.appetite).unwrap_or(0);
+            port.quiet = if count == 0 { port.quiet.saturating_add(1) } else { 0 };
+            // A single message is the cheapest to ask for; ask for more while more come.
+            port.appetite = if count < port.appetite { 1 } else { 2 * count };
+            port.appetite = port.appetite.min(mmsg::MAX_RECEIVE);
+            for index in 0..count {
+                receiver.message(now, index, port, counters, sink);
+            }
+            total += count;
+        }
+        total + usize::from(receiver.release(now, counters, sink))
+    }
+
+    /// When the fault stage has something to hand on.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.receiver.stage.as_ref().and_then(FaultStage::next_due)
+    }
+}
+
+impl Receiver {
+    /// Cuts a message into packets.
+    fn message(
+        &mut self,
+        now: Instant,
+        index: usize,
+        port: &mut Port,
+        counters: &mut LinkCounters,
+        sink: &mut impl FnMut(&Packet<Payload<'_>>),
+    ) {
+        let (message, bytes) = self.inbox.message(index);
+        counters.rx_messages += 1;
+        if let Some(dropped) = message.dropped {
+            counters.rx_kernel_drops += u64::from(dropped.wrapping_sub(port.kernel_drops));
+            port.kernel_drops = dropped;
+        }
+        if message.truncated || bytes.is_empty() {
+            counters.rx_truncated += 1;
+            return;
+        }
+        let mut origin = origin(message, port.gid);
+        for (i, packet) in bytes.chunks(message.segment).enumerate() {
+            counters.rx_packets += 1;
+            origin.index = i as u16;
+            match &mut self.stage {
+                None => self.gate.pass(&origin, packet, false, counters, sink),
+                Some(stage) => stage.push(now, Held { origin, bytes: packet.to_vec() }),
+            }
+        }
+    }
+
+    /// Hands on what the fault stage lets go; whether there was any.
+    fn release(
+        &mut self,
+        now: Instant,
+        counters: &mut LinkCounters,
+        sink: &mut impl FnMut(&Packet<Payload<'_>>),
+    ) -> bool {
+        let Some(stage) = &mut self.stage else { return false };
+        let mut any = false;
+        while let Some(out) = stage.pop(now) {
+            any = true;
+            let Held { origin, bytes } = &out.item;
+            self.gate.pass(origin, bytes, out.corrupted, counters, sink);
+        }
+        counters.faults_injected = stage.counts().total();
+        any
+    }
+}
+
+fn origin(message: &Incoming, to: Gid) -> Origin {
+    Origin {
+        from: message.from,
+        source_port: message.source_port,
+        to,
+        traffic_class: message.traffic_class,
+        hop_limit: message.hop_limit,
+        index: 0,
+    }
+}
+
+/// The last check before the device.
+struct Gate {
+    checker: Checker,
+}
+
+impl Gate {
+    /// Parses a packet and checks its ICRC; `damaged` ones are known to be wrong, and no lucky
+    /// identification is looked for.
+    fn pass(
+        &mut self,
+        origin: &Origin,
+        bytes: &[u8],
+        damaged: bool,
+        counters: &mut LinkCounters,
+        sink: &mut impl FnMut(&Packet<Payload<'_>>),
+    ) {
+        let transport = match parse(bytes) {
+            Ok(transport) => transport,
+            Err(reason) => return count(reason, counters),
+        };
+        let Some(flow) = Flow::new(origin.from, origin.to.to_ip(), origin.source_port) else {
+            counters.rx_malformed += 1;
+            return;
+        };
+        match self.checker.check(flow, bytes, origin.index, damaged) {
+            Verdict::Right => counters.rx_icrc_ok += 1,
+            Verdict::Solved => counters.rx_icrc_solved += 1,
+            wrong => {
+                counters.rx_icrc_encapsulated += 1;
+                counters.rx_icrc_refused += u64::from(wrong == Verdict::Refused);
+                return;
+            }
+        }
+        sink(&Packet {
+            path: Path {
+                encapsulation: Encapsulation::RoceV2,
+                source: Gid::from_ip(origin.from),
+                destination: origin.to,
+                traffic_class: origin.traffic_class,
+                hop_limit: origin.hop_limit,
+                flow_label: 0,
+                source_port: origin.source_port,
+                priority: origin.traffic_class >> 5,
+            },
+            bth: transport.bth,
+            ext: transport.ext,
+            payload: Payload::Bytes(transport.payload),
+        });
+    }
+}
+
+fn count(reason: DropReason, counters: &mut LinkCounters) {
+    let counter = match reason {
+        DropReason::Truncated(_) => &mut counters.rx_truncated,
+        DropReason::Version(Layer::Transport) => &mut counters.rx_wrong_version,
+        DropReason::UnknownOpcode(_) => &mut counters.rx_unknown_opcode,
+        DropReason::Pad => &mut counters.rx_wrong_pad,
+        _ => &mut counters.rx_malformed,
+    };
+    *counter += 1;
+}

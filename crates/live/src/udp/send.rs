@@ -1,0 +1,302 @@
+//! Sending: trains become messages in one buffer that stays in the cache, and messages leave in
+//! batches. Registered memory is read once, into that buffer, so that the ICRC is always that of the
+//! bytes sent, whatever the application does to the memory meanwhile.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::AsFd;
+use std::sync::OnceLock;
+
+use engine::{Fragment, Train, TrainLimits, TxPacket, limits};
+use socket2::Socket;
+use wire::Path;
+use wire::transport::{MAX_HEADERS, ROCE_PORT, emit_headers};
+
+use super::{BUFFER, Port, UdpLink, datagram_socket, set_buffer, socket_address};
+use crate::icrc::{Flow, States, seal};
+use crate::mem;
+use crate::mmsg::{self, Outgoing};
+use crate::sys::{random_u16, set_int};
+
+/// Sending sockets of an address.
+pub(super) const FLOWS: usize = 16;
+/// First of the UDP source ports that RoCE uses.
+const FIRST_PORT: u16 = 0xC000;
+/// Ports tried for a sending socket.
+const PORT_TRIES: usize = 64;
+
+/// Payload of the longest UDP datagram over IPv4, and over IPv6 without extension headers.
+const LONGEST_V4: usize = 65535 - 20 - 8;
+const LONGEST_V6: usize = 65535 - 40 - 8;
+/// Bytes of the buffer: four of the longest messages.
+const OUTBOX_LEN: usize = 4 << 16;
+
+/// Messages that wait for the kernel, oldest first.
+pub(super) struct Sender {
+    states: States,
+    limits: TrainLimits,
+    buffer: Vec<u8>,
+    used: usize,
+    messages: Vec<Message>,
+    /// Messages at the front that have been sent.
+    sent: usize,
+    blocked: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Message {
+    out: Outgoing,
+    port: usize,
+    flow: usize,
+    packets: usize,
+    icrc: Flow,
+}
+
+impl Sender {
+    /// A sender for a device whose first address is `ip`.
+    pub(super) fn new(ip: IpAddr) -> Self {
+        let bytes = if ip.is_ipv4() { LONGEST_V4 } else { LONGEST_V6 };
+        Self {
+            states: States::new(),
+            limits: TrainLimits { segments: longest_train(), bytes: bytes.min(LONGEST_V6) },
+            buffer: vec![0; OUTBOX_LEN],
+            used: 0,
+            messages: Vec::with_capacity(2 * mmsg::MAX_SEND),
+            sent: 0,
+            blocked: false,
+        }
+    }
+
+    /// The socket whose buffer is full.
+    pub(super) fn blocked_on<'a>(&self, ports: &'a [Port]) -> Option<&'a Socket> {
+        let message = self.messages.get(self.sent).filter(|_| self.blocked)?;
+        ports[message.port].flows[message.flow].as_ref().map(|(socket, _)| socket)
+    }
+}
+
+/// How many datagrams the kernel cuts from one message: 128, before Linux 6.6 64, before 4.18 only
+/// one. Found by trying on the loopback interface, once.
+fn longest_train() -> usize {
+    static FOUND: OnceLock<usize> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        let tries = |segments: usize| -> io::Result<()> {
+            let own = datagram_socket(Ipv4Addr::LOCALHOST.into())?;
+            own.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
+            let to = own.local_addr()?.as_socket().ok_or(io::ErrorKind::Unsupported)?;
+            let len = segments;
+            let out = Outgoing { start: 0, len, segment: 1, to, traffic_class: 0, hop_limit: 0 };
+            mmsg::send(own.as_fd(), &vec![0; len], &[out]).map(drop)
+        };
+        [128, 64].into_iter().find(|segments| tries(*segments).is_ok()).unwrap_or(1)
+    })
+}
+
+impl UdpLink {
+    /// What a train may be at present.
+    pub(crate) fn train_limits(&self) -> TrainLimits {
+        self.sender.limits
+    }
+
+    /// Whether one more train fits; if not, [`flush`](Self::flush) first.
+    pub(crate) fn has_room(&self) -> bool {
+        self.sender.buffer.len() - self.sender.used >= 1 << 16
+            && self.sender.messages.len() < mmsg::MAX_SEND
+    }
+
+    /// Whether messages wait for the kernel to take more.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.sender.blocked
+    }
+
+    /// Copies a train into the buffer, to leave at the next [`flush`](Self::flush).
+    pub(crate) fn push(&mut self, train: &Train) {
+        let Some(path) = train.path else { return };
+        let Some((port, flow, icrc)) = self.route(&path) else {
+            self.counters.tx_no_path += train.packets.len() as u64;
+            return;
+        };
+        let to = socket_address(path.destination.to_ip(), ROCE_PORT, self.ports[port].scope);
+        let hop_limit = match path.hop_limit {
+            limits::DEFAULT_HOP_LIMIT => 0,
+            other => other,
+        };
+        let mut message: Option<Message> = None;
+        for packet in &train.packets {
+            let (start, room) = (self.sender.used, self.sender.buffer.len() - self.sender.used);
+            let wire_len = packet.wire_len();
+            // All packets of a message are of one size, but the last, which may be shorter.
+            let fits = message.is_some_and(|m| {
+                let segment = usize::from(m.out.segment);
+                wire_len <= segment
+                    && m.out.len == m.packets * segment
+                    && m.packets < self.sender.limits.segments
+                    && m.out.len + wire_len <= self.sender.limits.bytes
+            });
+            if !fits {
+                self.sender.messages.extend(message.take());
+            }
+            let out = Outgoing {
+                start,
+                len: 0,
+                segment: wire_len as u16,
+                to,
+                traffic_class: path.traffic_class,
+                hop_limit,
+            };
+            let ident = message.map_or(0, |m| m.packets as u16);
+            if wire_len > room.min(LONGEST_V6) || !self.sender.emit(train, packet, icrc, ident) {
+                self.counters.tx_not_emitted += 1;
+                continue;
+            }
+            let m = message.get_or_insert(Message { out, port, flow, packets: 0, icrc });
+            m.out.len += wire_len;
+            m.packets += 1;
+        }
+        self.sender.messages.extend(message);
+    }
+
+    /// The port and sending socket of a path.
+    fn route(&mut self, path: &Path) -> Option<(usize, usize, Flow)> {
+        let index = self.ports.iter().position(|port| port.gid == path.source)?;
+        let port = &mut self.ports[index];
+        // The wished port is a hash of the flow already.
+        let flow = usize::from(path.source_port) % FLOWS;
+        let slot = &mut port.flows[flow];
+        if slot.is_none() {
+            *slot = open_flow(port.ip, port.scope, path.source_port).ok();
+        }
+        let source_port = slot.as_ref()?.1;
+        Some((index, flow, Flow::new(port.ip, path.destination.to_ip(), source_port)?))
+    }
+
+    /// Gives the kernel what waits. False if it could not take everything: wait until the socket is
+    /// writable, or a little, and call again.
+    pub(crate) fn flush(&mut self) -> bool {
+        self.sender.blocked = false;
+        while let Some(first) = self.sender.messages.get(self.sender.sent).copied() {
+            let rest = &self.sender.messages[self.sender.sent..];
+            let mut batch = [first.out; mmsg::MAX_SEND];
+            let mut count = 0;
+            for message in rest.iter().take(mmsg::MAX_SEND) {
+                if (message.port, message.flow) != (first.port, first.flow) {
+                    break;
+                }
+                batch[count] = message.out;
+                if message.packets == 1 {
+                    batch[count].segment = 0;
+                }
+                count += 1;
+            }
+            let Some((socket, _)) = &self.ports[first.port].flows[first.flow] else { return true };
+            self.counters.tx_calls += 1;
+            match mmsg::send(socket.as_fd(), &self.sender.buffer, &batch[..count]) {
+                Ok(sent) => {
+                    for message in &rest[..sent.min(count)] {
+                        self.counters.tx_messages += 1;
+                        self.counters.tx_packets += message.packets as u64;
+                    }
+                    self.sender.sent += sent;
+                }
+                Err(e) => match e.raw_os_error() {
+                    Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => {
+                        self.counters.tx_blocked += 1;
+                        self.sender.blocked = true;
+                        return false;
+                    }
+                    Some(libc::EMSGSIZE | libc::EIO | libc::EINVAL) if first.packets > 1 => {
+                        self.counters.tx_train_refused += 1;
+                        self.sender.split();
+                    }
+                    _ => {
+                        self.counters.tx_refused += first.packets as u64;
+                        self.sender.sent += 1;
+                    }
+                },
+            }
+        }
+        self.sender.messages.clear();
+        self.sender.sent = 0;
+        self.sender.used = 0;
+        true
+    }
+}
+
+impl Sender {
+    /// Writes a packet behind what is in the buffer.
+    fn emit(&mut self, train: &Train, packet: &TxPacket, flow: Flow, ident: u16) -> bool {
+        let end = self.used + packet.wire_len();
+        let out = &mut self.buffer[self.used..end];
+        let length = packet.length as usize;
+        let Ok(headers) = emit_headers(&packet.bth, &packet.ext, length, out) else { return false };
+        debug_assert!(headers <= MAX_HEADERS);
+        let mut at = headers;
+        for fragment in train.payload(packet) {
+            let (Fragment::Memory { length, .. } | Fragment::Inline { length, .. }) = *fragment;
+            let Some(place) = out.get_mut(at..at + length as usize) else { return false };
+            at += place.len();
+            match *fragment {
+                Fragment::Memory { addr, .. } => mem::load(addr, place),
+                Fragment::Inline { start, .. } => {
+                    let start = start as usize;
+                    match train.inline.get(start..start + place.len()) {
+                        Some(bytes) => place.copy_from_slice(bytes),
+                        None => return false,
+                    }
+                }
+            }
+        }
+        if at != headers + length {
+            return false;
+        }
+        out[at..].fill(0);
+        seal(&mut self.states, flow, ident, out);
+        self.used = end;
+        true
+    }
+
+    /// Turns the first waiting message into one for each packet, because the kernel does not cut it;
+    /// from now on trains are short enough, or single packets.
+    fn split(&mut self) {
+        let whole = self.messages[self.sent];
+        self.limits.segments = if whole.packets > 64 { 64 } else { 1 };
+        let segment = usize::from(whole.out.segment).max(1);
+        let end = whole.out.start + whole.out.len;
+        let singles = (whole.out.start..end).step_by(segment).map(|start| {
+            let len = segment.min(end - start);
+            let out = Outgoing { start, len, ..whole.out };
+            Message { out, packets: 1, ..whole }
+        });
+        let singles: Vec<Message> = singles.collect();
+        for single in &singles {
+            let bytes = &mut self.buffer[single.out.start..single.out.start + single.out.len];
+            seal(&mut self.states, single.icrc, 0, bytes);
+        }
+        self.messages.splice(self.sent..=self.sent, singles);
+    }
+}
+
+/// A sending socket of an address: on the port wished for if it is free, else on a random one.
+fn open_flow(ip: IpAddr, scope: u32, wish: u16) -> io::Result<(Socket, u16)> {
+    let socket = datagram_socket(ip)?;
+    let fd = socket.as_fd();
+    let (level, name) = match ip {
+        IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER),
+        IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER),
+    };
+    set_int(fd, level, name, libc::IP_PMTUDISC_PROBE)?;
+    set_buffer(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, BUFFER)?;
+    // Nobody is to send here: answers go to port 4791.
+    set_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, 0)?;
+    for attempt in 0..PORT_TRIES {
+        let port = match attempt {
+            0 if wish >= FIRST_PORT => wish,
+            _ => random_u16() | FIRST_PORT,
+        };
+        match socket.bind(&socket_address(ip, port, scope).into()) {
+            Ok(()) => return Ok((socket, port)),
+            Err(e) if e.kind() == io::ErrorKind::AddrInUse => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Err(io::ErrorKind::AddrInUse.into())
+}
