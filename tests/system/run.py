@@ -14,13 +14,14 @@ import traceback
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
+import capture  # noqa: E402
 import demo  # noqa: E402
 import harness  # noqa: E402
 import perftest  # noqa: E402
 import pingpong  # noqa: E402
 import rxe  # noqa: E402
 
-SUITES = {"pingpong": pingpong, "perftest": perftest, "rxe": rxe, "demo": demo}
+SUITES = {"pingpong": pingpong, "perftest": perftest, "capture": capture, "rxe": rxe, "demo": demo}
 
 
 class Tally:
@@ -64,20 +65,31 @@ def arguments():
     return args
 
 
+def suite(name, env, tally, list_only):
+    """Runs the wanted cases of one suite. What a suite cannot set up is a case of its own that fails."""
+    try:
+        for case in SUITES[name].cases(env):
+            if not env.wanted(case.name):
+                continue
+            if list_only:
+                print(case.name)
+            else:
+                tally.case(case)
+    except (harness.Fail, harness.Skip, OSError) as fault:
+        def broken(fault=fault):
+            raise fault
+        tally.case(harness.Case(f"{name}/set-up", broken))
+
+
 def main():
     args = arguments()
+    os.environ["PATH"] += ":/usr/sbin:/sbin"
     env = harness.Env(args.bin, args.k, args.quick)
     tally = Tally()
     start = time.monotonic()
     try:
         for name in args.suite or SUITES:
-            for case in SUITES[name].cases(env):
-                if not env.wanted(case.name):
-                    continue
-                if args.list:
-                    print(case.name)
-                else:
-                    tally.case(case)
+            suite(name, env, tally, args.list)
     finally:
         env.close()
     if args.list:
