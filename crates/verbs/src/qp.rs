@@ -1,0 +1,361 @@
+//! Queue pairs: the ends of connections, where work requests are posted.
+
+use std::sync::Arc;
+
+use engine::{
+    AttrMask, Device, Error, PdId, PostError, QpAttr, QpCap, QpInit, QpState, QpType, RecvRequest,
+    Result, SendData, SendFlags, SendOp, SendRequest, SrqId,
+};
+use live::ProcessMemory;
+use wire::{Gid, Instant, Psn, Qpn, RKey};
+
+use crate::connect;
+use crate::context::Context;
+use crate::cq::Cq;
+use crate::hub::Subject;
+use crate::mw::Mw;
+use crate::pd::PdInner;
+use crate::srq::{Srq, SrqInner};
+
+/// What a queue pair is made of.
+#[derive(Clone, Copy)]
+pub struct QpOptions<'a> {
+    /// The service.
+    pub qp_type: QpType,
+    /// Where send requests complete.
+    pub send_cq: &'a Cq,
+    /// Where receive requests complete; may be the same.
+    pub recv_cq: &'a Cq,
+    /// Receive from this shared queue instead of an own one.
+    pub srq: Option<&'a Srq>,
+    /// Sizes.
+    pub cap: QpCap,
+    /// Every send request gives a completion, flagged `SIGNALED` or not.
+    pub sq_sig_all: bool,
+}
+
+impl<'a> QpOptions<'a> {
+    /// A queue pair of a service that completes everything into one queue, with room for 128
+    /// requests of 4 pieces either way and 256 bytes of inline data.
+    pub fn new(qp_type: QpType, cq: &'a Cq) -> Self {
+        let cap = QpCap {
+            max_send_wr: 128,
+            max_recv_wr: 128,
+            max_send_sge: 4,
+            max_recv_sge: 4,
+            max_inline_data: 256,
+        };
+        Self { qp_type, send_cq: cq, recv_cq: cq, srq: None, cap, sq_sig_all: false }
+    }
+
+    /// A reliable connection; sizes as [`new`](Self::new).
+    pub fn rc(cq: &'a Cq) -> Self {
+        Self::new(QpType::Rc, cq)
+    }
+
+    /// Unreliable datagrams; sizes as [`new`](Self::new).
+    pub fn ud(cq: &'a Cq) -> Self {
+        Self::new(QpType::Ud, cq)
+    }
+}
+
+/// A queue pair: a send queue and a receive queue, and the state of the connection to the peer.
+///
+/// It keeps its domain and its queues alive. When it has been dropped or destroyed, the device
+/// touches no memory for it any more; its requests that were outstanding give no completion.
+pub struct Qp {
+    context: Context,
+    qpn: Qpn,
+    cap: QpCap,
+    qp_type: QpType,
+    psn: Psn,
+    destroyed: bool,
+    send_cq: Cq,
+    recv_cq: Cq,
+    srq: Option<Arc<SrqInner>>,
+    pd: Arc<PdInner>,
+}
+
+impl Qp {
+    pub(crate) fn new(pd: &Arc<PdInner>, options: &QpOptions<'_>) -> Result<Self> {
+        let context = pd.context().clone();
+        let queues = [options.send_cq.context(), options.recv_cq.context()];
+        let srq_context = options.srq.map(Srq::context);
+        if queues.into_iter().chain(srq_context).any(|other| !other.is_same(&context)) {
+            return Err(Error::invalid(
+                "the protection domain and the queues of a queue pair must belong to one device: \
+                 make them from the same Context",
+            ));
+        }
+        let srq = options.srq.map(|srq| Arc::clone(srq.shared()));
+        let init = QpInit {
+            qp_type: options.qp_type,
+            pd: pd.id(),
+            send_cq: options.send_cq.id(),
+            recv_cq: options.recv_cq.id(),
+            srq: srq.as_ref().map(|srq| srq.id()),
+            cap: options.cap,
+            sq_sig_all: options.sq_sig_all,
+        };
+        let (qpn, cap) = context.nic().control(|dev, _| {
+            let made = dev.create_qp(&init)?;
+            context.hub().add(Subject::Qp(made.0));
+            Result::Ok(made)
+        })?;
+        Ok(Self {
+            context,
+            qpn,
+            cap,
+            qp_type: options.qp_type,
+            psn: connect::random_psn(),
+            destroyed: false,
+            send_cq: options.send_cq.clone(),
+            recv_cq: options.recv_cq.clone(),
+            srq,
+            pd: Arc::clone(pd),
+        })
+    }
+
+    /// The device.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// The queue pair's number, by which peers reach it.
+    pub fn qpn(&self) -> Qpn {
+        self.qpn
+    }
+
+    /// The sizes granted.
+    pub fn cap(&self) -> QpCap {
+        self.cap
+    }
+
+    /// The service.
+    pub fn qp_type(&self) -> QpType {
+        self.qp_type
+    }
+
+    /// Where send requests complete.
+    pub fn send_cq(&self) -> &Cq {
+        &self.send_cq
+    }
+
+    /// Where receive requests complete.
+    pub fn recv_cq(&self) -> &Cq {
+        &self.recv_cq
+    }
+
+    /// Whether it receives from a shared receive queue.
+    pub fn has_srq(&self) -> bool {
+        self.srq.is_some()
+    }
+
+    /// The PSN that [`endpoint`](Self::endpoint) gives: drawn at random for this queue pair.
+    pub fn psn(&self) -> Psn {
+        self.psn
+    }
+
+    /// The protection domain's name within its device.
+    pub fn pd_id(&self) -> PdId {
+        self.pd.id()
+    }
+
+    /// Moves the state and the attributes that `mask` names.
+    ///
+    /// # Errors
+    /// `Invalid` if the transition does not exist, or does not take or lacks an attribute; the
+    /// message says which. Nothing has changed then.
+    pub fn modify(&self, attr: &QpAttr, mask: AttrMask) -> Result<()> {
+        self.context.nic().with(|dev, now| dev.modify_qp(now, self.qpn, attr, mask))
+    }
+
+    /// The attributes, and what the queue pair was made of.
+    ///
+    /// # Errors
+    /// None while the queue pair exists.
+    pub fn query(&self) -> Result<(QpAttr, QpInit)> {
+        self.context.nic().control(|dev, _| dev.query_qp(self.qpn))
+    }
+
+    /// The state.
+    pub fn state(&self) -> QpState {
+        self.query().map_or(QpState::Err, |(attr, _)| attr.state)
+    }
+
+    /// Appends a send request; what it asks for begins at once.
+    ///
+    /// # Errors
+    /// Why it was refused; nothing has been posted then.
+    pub fn post_send(&self, wr: &SendRequest<'_>) -> std::result::Result<(), PostError> {
+        self.context.nic().with(|dev, now| dev.post_send(now, self.qpn, wr))
+    }
+
+    /// Appends send requests under one lock, and sends once for all of them.
+    ///
+    /// # Errors
+    /// The index of the first one that was refused, and why; those before it are posted.
+    pub fn post_send_list<'a>(
+        &self,
+        wrs: impl IntoIterator<Item = SendRequest<'a>>,
+    ) -> std::result::Result<(), (usize, PostError)> {
+        self.send_batch(|batch| {
+            wrs.into_iter().enumerate().try_for_each(|(i, wr)| batch.push(&wr).map_err(|e| (i, e)))
+        })
+    }
+
+    /// Appends send requests one by one under one lock, and sends once for all of them; for callers
+    /// that make them as they go. The closure must not call the device in any other way.
+    pub fn send_batch<R>(&self, f: impl FnOnce(&mut SendBatch<'_>) -> R) -> R {
+        self.context.nic().with(|dev, now| f(&mut SendBatch { dev, now, qpn: self.qpn }))
+    }
+
+    /// Appends a receive request.
+    ///
+    /// # Errors
+    /// Why it was refused; nothing has been posted then.
+    pub fn post_recv(&self, wr: &RecvRequest<'_>) -> std::result::Result<(), PostError> {
+        self.context.nic().with(|dev, now| dev.post_recv(now, self.qpn, wr))
+    }
+
+    /// Appends receive requests under one lock.
+    ///
+    /// # Errors
+    /// The index of the first one that was refused, and why; those before it are posted.
+    pub fn post_recv_list<'a>(
+        &self,
+        wrs: impl IntoIterator<Item = RecvRequest<'a>>,
+    ) -> std::result::Result<(), (usize, PostError)> {
+        self.recv_batch(|batch| {
+            wrs.into_iter().enumerate().try_for_each(|(i, wr)| batch.push(&wr).map_err(|e| (i, e)))
+        })
+    }
+
+    /// Appends receive requests one by one under one lock, for callers that make them as they go.
+    /// The closure must not call the device in any other way.
+    pub fn recv_batch<R>(&self, f: impl FnOnce(&mut RecvBatch<'_>) -> R) -> R {
+        let target = RecvTarget::Qp(self.qpn);
+        self.context.nic().with(|dev, now| f(&mut RecvBatch { dev, now, target }))
+    }
+
+    /// Binds a type 1 window under a fresh key: draws the key and posts the request. A `length` of 0
+    /// in `binding` unbinds. The key counts when the request has completed.
+    ///
+    /// # Errors
+    /// Why it was refused; the window is then bound as it was.
+    pub fn bind_mw(
+        &self,
+        wr_id: u64,
+        flags: SendFlags,
+        mw: &Mw,
+        mut binding: engine::BindWindow,
+    ) -> std::result::Result<RKey, PostError> {
+        self.context.nic().with(|dev, now| {
+            binding.mw = mw.id();
+            binding.rkey = dev.next_mw_rkey(mw.id()).map_err(|_| PostError::Operation)?;
+            let wr = SendRequest {
+                wr_id,
+                op: SendOp::BindWindow(binding),
+                flags,
+                data: SendData::Sges(&[]),
+                datagram: None,
+            };
+            dev.post_send(now, self.qpn, &wr).map(|()| binding.rkey)
+        })
+    }
+
+    /// Attaches a datagram queue pair to a multicast group: it receives what is sent there.
+    ///
+    /// # Errors
+    /// `Invalid` if the GID is no multicast group, or the service not datagrams; `Full`.
+    pub fn attach_mcast(&self, group: Gid) -> Result<()> {
+        self.context.nic().control(|dev, _| dev.attach_mcast(self.qpn, group))
+    }
+
+    /// Detaches it.
+    ///
+    /// # Errors
+    /// `Invalid` if it is not attached.
+    pub fn detach_mcast(&self, group: Gid) -> Result<()> {
+        self.context.nic().control(|dev, _| dev.detach_mcast(self.qpn, group))
+    }
+
+    /// Destroys the queue pair, and waits until the events taken about it are acknowledged. What it
+    /// owes its peer still leaves. Dropping it does the same without waiting.
+    ///
+    /// # Errors
+    /// If the device refuses; the queue pair is handed back.
+    pub fn destroy(mut self) -> std::result::Result<(), (Self, Error)> {
+        match self.end() {
+            Ok(()) => {
+                self.context.hub().wait_acknowledged(Subject::Qp(self.qpn));
+                Ok(())
+            }
+            Err(error) => Err((self, error)),
+        }
+    }
+
+    fn end(&mut self) -> Result<()> {
+        self.context.nic().with(|dev, _| {
+            dev.destroy_qp(self.qpn)?;
+            self.context.hub().remove(Subject::Qp(self.qpn));
+            self.destroyed = true;
+            Ok(())
+        })
+    }
+}
+
+impl Drop for Qp {
+    fn drop(&mut self) {
+        if !self.destroyed {
+            let _ = self.end();
+        }
+    }
+}
+
+/// Send requests being posted under one lock; see [`Qp::send_batch`].
+pub struct SendBatch<'a> {
+    dev: &'a mut Device<ProcessMemory>,
+    now: Instant,
+    qpn: Qpn,
+}
+
+impl SendBatch<'_> {
+    /// Appends a send request.
+    ///
+    /// # Errors
+    /// Why it was refused; those before it are posted.
+    pub fn push(&mut self, wr: &SendRequest<'_>) -> std::result::Result<(), PostError> {
+        self.dev.post_send(self.now, self.qpn, wr)
+    }
+}
+
+/// Receive requests being posted under one lock; see [`Qp::recv_batch`] and [`Srq::batch`].
+pub struct RecvBatch<'a> {
+    dev: &'a mut Device<ProcessMemory>,
+    now: Instant,
+    target: RecvTarget,
+}
+
+#[derive(Clone, Copy)]
+enum RecvTarget {
+    Qp(Qpn),
+    Srq(SrqId),
+}
+
+impl<'a> RecvBatch<'a> {
+    pub(crate) fn shared(dev: &'a mut Device<ProcessMemory>, now: Instant, srq: SrqId) -> Self {
+        Self { dev, now, target: RecvTarget::Srq(srq) }
+    }
+
+    /// Appends a receive request.
+    ///
+    /// # Errors
+    /// Why it was refused; those before it are posted.
+    pub fn push(&mut self, wr: &RecvRequest<'_>) -> std::result::Result<(), PostError> {
+        match self.target {
+            RecvTarget::Qp(qpn) => self.dev.post_recv(self.now, qpn, wr),
+            RecvTarget::Srq(srq) => self.dev.post_srq_recv(srq, wr),
+        }
+    }
+}

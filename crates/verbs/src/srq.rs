@@ -1,0 +1,134 @@
+//! Shared receive queues: one store of receive requests for many queue pairs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use engine::{Error, PostError, RecvRequest, Result, SrqAttr, SrqId};
+
+use crate::context::Context;
+use crate::hub::Subject;
+use crate::pd::PdInner;
+use crate::qp::RecvBatch;
+
+/// A shared receive queue: receive requests that any of its queue pairs takes as messages come.
+pub struct Srq {
+    inner: Arc<SrqInner>,
+}
+
+pub(crate) struct SrqInner {
+    pd: Arc<PdInner>,
+    id: SrqId,
+    destroyed: AtomicBool,
+}
+
+impl SrqInner {
+    pub(crate) fn id(&self) -> SrqId {
+        self.id
+    }
+
+    fn destroy(&self) -> Result<()> {
+        let context = self.pd.context();
+        context.nic().control(|dev, _| {
+            dev.destroy_srq(self.id)?;
+            context.hub().remove(Subject::Srq(self.id));
+            self.destroyed.store(true, Ordering::Release);
+            Ok(())
+        })
+    }
+}
+
+impl Drop for SrqInner {
+    fn drop(&mut self) {
+        if !self.destroyed.load(Ordering::Acquire) {
+            // Queue pairs hold their shared receive queue, so it cannot be busy.
+            let _ = self.destroy();
+        }
+    }
+}
+
+impl Srq {
+    pub(crate) fn new(pd: &Arc<PdInner>, attr: &SrqAttr) -> Result<Self> {
+        let context = pd.context();
+        let id = context.nic().control(|dev, _| {
+            let id = dev.create_srq(pd.id(), attr)?;
+            context.hub().add(Subject::Srq(id));
+            Result::Ok(id)
+        })?;
+        let destroyed = AtomicBool::new(false);
+        Ok(Self { inner: Arc::new(SrqInner { pd: Arc::clone(pd), id, destroyed }) })
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<SrqInner> {
+        &self.inner
+    }
+
+    /// The device.
+    pub fn context(&self) -> &Context {
+        self.inner.pd.context()
+    }
+
+    /// The queue's name within its device, as events give it.
+    pub fn id(&self) -> SrqId {
+        self.inner.id
+    }
+
+    /// Appends a receive request.
+    ///
+    /// # Errors
+    /// Why it was refused; nothing has been posted then.
+    pub fn post_recv(&self, wr: &RecvRequest<'_>) -> std::result::Result<(), PostError> {
+        self.context().nic().control(|dev, _| dev.post_srq_recv(self.inner.id, wr))
+    }
+
+    /// Appends receive requests under one lock.
+    ///
+    /// # Errors
+    /// The index of the first one that was refused, and why; those before it are posted.
+    pub fn post_recv_list<'a>(
+        &self,
+        wrs: impl IntoIterator<Item = RecvRequest<'a>>,
+    ) -> std::result::Result<(), (usize, PostError)> {
+        self.batch(|batch| {
+            wrs.into_iter().enumerate().try_for_each(|(i, wr)| batch.push(&wr).map_err(|e| (i, e)))
+        })
+    }
+
+    /// Appends receive requests one by one under one lock, for callers that make them as they go.
+    /// The closure must not call the device in any other way.
+    pub fn batch<R>(&self, f: impl FnOnce(&mut RecvBatch<'_>) -> R) -> R {
+        let id = self.inner.id;
+        self.context().nic().control(|dev, now| f(&mut RecvBatch::shared(dev, now, id)))
+    }
+
+    /// Changes the size, or arms the limit: `SrqLimitReached` is raised once when fewer than `limit`
+    /// requests are left.
+    ///
+    /// # Errors
+    /// `Invalid` if the size is beyond the device's limits or below what is queued, or the limit
+    /// beyond the size.
+    pub fn modify(&self, max_wr: Option<u32>, limit: Option<u32>) -> Result<()> {
+        self.context().nic().control(|dev, _| dev.modify_srq(self.inner.id, max_wr, limit))
+    }
+
+    /// The attributes.
+    ///
+    /// # Errors
+    /// None while the queue exists.
+    pub fn query(&self) -> Result<SrqAttr> {
+        self.context().nic().control(|dev, _| dev.query_srq(self.inner.id))
+    }
+
+    /// Destroys the queue now, and waits until the events taken about it are acknowledged.
+    ///
+    /// # Errors
+    /// `Busy` while a queue pair uses it; the queue is handed back.
+    pub fn destroy(self) -> std::result::Result<(), (Self, Error)> {
+        match self.inner.destroy() {
+            Ok(()) => {
+                self.context().hub().wait_acknowledged(Subject::Srq(self.inner.id));
+                Ok(())
+            }
+            Err(error) => Err((self, error)),
+        }
+    }
+}
