@@ -215,7 +215,7 @@ impl Qp {
     /// # Errors
     /// Why it was refused; nothing has been posted then.
     pub fn post_recv(&self, wr: &RecvRequest<'_>) -> std::result::Result<(), PostError> {
-        self.context.nic().with(|dev, now| dev.post_recv(now, self.qpn, wr))
+        self.context.nic().control(|dev, now| dev.post_recv(now, self.qpn, wr))
     }
 
     /// Appends receive requests under one lock.
@@ -235,7 +235,7 @@ impl Qp {
     /// The closure must not call the device in any other way.
     pub fn recv_batch<R>(&self, f: impl FnOnce(&mut RecvBatch<'_>) -> R) -> R {
         let target = RecvTarget::Qp(self.qpn);
-        self.context.nic().with(|dev, now| f(&mut RecvBatch { dev, now, target }))
+        self.context.nic().control(|dev, now| f(&mut RecvBatch { dev, now, target }))
     }
 
     /// Binds a type 1 window under a fresh key: draws the key and posts the request. A `length` of 0
