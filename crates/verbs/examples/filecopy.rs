@@ -218,8 +218,8 @@ impl End {
     }
 }
 
-/// The owner: fills places and announces them, in order; a place is filled again when the copier has
-/// said that it is read.
+/// The owner: fills places and announces them, in order; a place is filled again when the copier
+/// has said that it is read.
 fn serve(stream: &TcpStream, source: &Path, options: &Options) -> Result<()> {
     let mut file = File::open(source).map_err(|e| format!("{}: {e}", source.display()))?;
     let mut end = End::connect(stream, Access::REMOTE_READ, options)?;

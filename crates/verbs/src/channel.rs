@@ -91,8 +91,8 @@ impl CompChannel {
         self.channel.fd.fd()
     }
 
-    /// The next event: the queue that raised it. Blocks, in a read of the descriptor, until there is
-    /// one; if the descriptor has been made non-blocking, the error is `WouldBlock` instead. The
+    /// The next event: the queue that raised it. Blocks, in a read of the descriptor, until there
+    /// is one; if the descriptor has been made non-blocking, the error is `WouldBlock` instead. The
     /// event counts as acknowledged.
     pub fn next_event(&self) -> io::Result<CqId> {
         loop {
@@ -104,10 +104,10 @@ impl CompChannel {
         }
     }
 
-    /// The second half of [`next_event`](Self::next_event), for callers that read the 8 bytes of the
-    /// descriptor themselves: takes the event that the read announced. It must be acknowledged with
-    /// [`Cq::ack_events`](crate::Cq::ack_events) before the queue can be destroyed. `None` if the
-    /// event's queue has been destroyed in between; then read again.
+    /// The second half of [`next_event`](Self::next_event), for callers that read the 8 bytes of
+    /// the descriptor themselves: takes the event that the read announced. It must be acknowledged
+    /// with [`Cq::ack_events`](crate::Cq::ack_events) before the queue can be destroyed. `None` if
+    /// the event's queue has been destroyed in between; then read again.
     pub fn take_event(&self) -> Option<CqId> {
         self.channel.take()
     }

@@ -226,9 +226,9 @@ impl Qp {
         self.modify(&attr, mask)
     }
 
-    /// Connects an RC or UC queue pair in RESET or INIT to its peer: INIT, RTR, RTS. The peer has to
-    /// do the same with this queue pair's [`endpoint`](Self::endpoint); nothing is sent meanwhile,
-    /// so neither has to be first.
+    /// Connects an RC or UC queue pair in RESET or INIT to its peer: INIT, RTR, RTS. The peer has
+    /// to do the same with this queue pair's [`endpoint`](Self::endpoint); nothing is sent
+    /// meanwhile, so neither has to be first.
     ///
     /// # Errors
     /// `Invalid` if the service has no connections, the state is another, no own GID is of the
@@ -317,8 +317,8 @@ impl Qp {
         self.modify(&QpAttr { state: QpState::Rts, ..attr }, AttrMask::STATE | AttrMask::SQ_PSN)
     }
 
-    /// Connects two queue pairs of this process to each other: for tests, examples and learning. They
-    /// may belong to one device or to two.
+    /// Connects two queue pairs of this process to each other: for tests, examples and learning.
+    /// They may belong to one device or to two.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).

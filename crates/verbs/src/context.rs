@@ -174,8 +174,8 @@ impl Context {
     }
 
     /// Lets the device take what has arrived and send what is due, once, without waiting. Polling a
-    /// completion queue does this by itself, and so does the device's own thread while nobody polls.
-    /// True if there was something to do.
+    /// completion queue does this by itself, and so does the device's own thread while nobody
+    /// polls. True if there was something to do.
     pub fn progress(&self) -> bool {
         self.nic().progress()
     }
@@ -212,8 +212,8 @@ impl Context {
     }
 
     /// The next asynchronous event. Blocks, in a read of the descriptor, until there is one; if the
-    /// descriptor has been made non-blocking, the error is `WouldBlock` instead. The event counts as
-    /// acknowledged.
+    /// descriptor has been made non-blocking, the error is `WouldBlock` instead. The event counts
+    /// as acknowledged.
     pub fn async_event(&self) -> io::Result<AsyncEvent> {
         self.hub().next()
     }
@@ -230,8 +230,8 @@ impl Context {
 
     /// The second half of [`async_event`](Self::async_event), for callers that read the 8 bytes of
     /// the descriptor themselves: takes the event that the read announced. It must be acknowledged
-    /// with [`ack_async_event`](Self::ack_async_event) before its object can be destroyed. `None` if
-    /// the object has been destroyed in between; then read again.
+    /// with [`ack_async_event`](Self::ack_async_event) before its object can be destroyed. `None`
+    /// if the object has been destroyed in between; then read again.
     pub fn take_async_event(&self) -> Option<AsyncEvent> {
         self.hub().take()
     }

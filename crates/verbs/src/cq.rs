@@ -91,8 +91,8 @@ impl Cq {
     }
 
     /// Arms the queue: the next completion (with `solicited_only`: the next that its sender marked
-    /// solicited, or that failed) raises one event on the queue's channel. What was completed before
-    /// may raise none, so poll once more after arming and before sleeping.
+    /// solicited, or that failed) raises one event on the queue's channel. What was completed
+    /// before may raise none, so poll once more after arming and before sleeping.
     pub fn req_notify(&self, solicited_only: bool) {
         self.inner.notify.arm();
         self.inner.ring.req_notify(solicited_only);
@@ -139,7 +139,8 @@ impl Cq {
     /// Changes the capacity to at least `cqe`.
     ///
     /// # Errors
-    /// `Invalid` if more completions than that wait in the queue, or `cqe` is 0 or beyond the limit.
+    /// `Invalid` if more completions than that wait in the queue, or `cqe` is 0 or beyond the
+    /// limit.
     pub fn resize(&self, cqe: u32) -> Result<()> {
         let inner = &*self.inner;
         inner.alive()?;
@@ -199,8 +200,8 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // Queue pairs hold their queues, so none uses this one and it cannot be busy; the only error
-        // left is that it has been destroyed already.
+        // Queue pairs hold their queues, so none uses this one and it cannot be busy; the only
+        // error left is that it has been destroyed already.
         let _ = self.destroy();
     }
 }

@@ -1,6 +1,6 @@
 //! Where the device's events arrive: completion events go to their queue's `CqNotify`, asynchronous
-//! events into one queue behind one descriptor. Nothing here holds the NIC, so that an event that is
-//! delivered by the NIC's own thread can never be what closes the NIC.
+//! events into one queue behind one descriptor. Nothing here holds the NIC, so that an event that
+//! is delivered by the NIC's own thread can never be what closes the NIC.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;

@@ -13,9 +13,9 @@ use crate::pd::{Pd, PdInner};
 /// A memory region: memory that the device may read and, by its rights, write; that peers may reach
 /// if its rights and its remote key let them.
 ///
-/// The region owns its memory, or was promised it ([`Region::from_raw`]): while the device may touch
-/// the memory, it exists. It is read and written through [`region`](Self::region), which copies,
-/// because a peer may change it at any time.
+/// The region owns its memory, or was promised it ([`Region::from_raw`]): while the device may
+/// touch the memory, it exists. It is read and written through [`region`](Self::region), which
+/// copies, because a peer may change it at any time.
 pub struct Mr {
     pd: Arc<PdInner>,
     /// `None` only when the registration has ended.
@@ -123,8 +123,8 @@ impl Mr {
         Remote { addr: self.iova.wrapping_add(offset as u64), rkey: self.keys.rkey }
     }
 
-    /// Changes the registration: the domain, the memory (named by its address in this process) or the
-    /// rights; `None` keeps what was. The keys change. The old memory is handed back.
+    /// Changes the registration: the domain, the memory (named by its address in this process) or
+    /// the rights; `None` keeps what was. The keys change. The old memory is handed back.
     ///
     /// # Errors
     /// As for registering; the registration is then what it was, and the new memory is dropped.

@@ -71,7 +71,8 @@ impl Mw {
         BindWindow { mw: self.id, rkey, lkey: mr.lkey(), addr, length, access }
     }
 
-    /// Frees the window, bound or not: its key is dead when this returns. Dropping it does the same.
+    /// Frees the window, bound or not: its key is dead when this returns. Dropping it does the
+    /// same.
     ///
     /// # Errors
     /// If the device refuses; the window is handed back.

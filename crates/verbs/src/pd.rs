@@ -86,12 +86,12 @@ impl Pd {
         self.register(Region::allocate(len)?, access | Access::LOCAL_WRITE)
     }
 
-    /// Registers memory. Work requests and peers name its bytes by their address in this process, or
-    /// counted from zero if `access` has `ZERO_BASED`.
+    /// Registers memory. Work requests and peers name its bytes by their address in this process,
+    /// or counted from zero if `access` has `ZERO_BASED`.
     ///
     /// # Errors
-    /// `Invalid` for remote write or atomic rights without `LOCAL_WRITE`; `Full` if the device has no
-    /// room for another region.
+    /// `Invalid` for remote write or atomic rights without `LOCAL_WRITE`; `Full` if the device has
+    /// no room for another region.
     pub fn register(&self, region: Region, access: Access) -> Result<Mr> {
         let iova = if access.contains(Access::ZERO_BASED) { 0 } else { region.addr() };
         Mr::new(&self.inner, region, iova, access)
@@ -109,8 +109,8 @@ impl Pd {
     /// A queue pair, in state RESET.
     ///
     /// # Errors
-    /// `Invalid` if a size is beyond the device's limits or a queue belongs to another device; `Full`
-    /// if the device has no room for another.
+    /// `Invalid` if a size is beyond the device's limits or a queue belongs to another device;
+    /// `Full` if the device has no room for another.
     pub fn create_qp(&self, options: &QpOptions<'_>) -> Result<Qp> {
         Qp::new(&self.inner, options)
     }

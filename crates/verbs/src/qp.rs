@@ -238,8 +238,8 @@ impl Qp {
         self.context.nic().control(|dev, now| f(&mut RecvBatch { dev, now, target }))
     }
 
-    /// Binds a type 1 window under a fresh key: draws the key and posts the request. A `length` of 0
-    /// in `binding` unbinds. The key counts when the request has completed.
+    /// Binds a type 1 window under a fresh key: draws the key and posts the request. A `length` of
+    /// 0 in `binding` unbinds. The key counts when the request has completed.
     ///
     /// # Errors
     /// Why it was refused; the window is then bound as it was.

@@ -100,8 +100,8 @@ impl Srq {
         self.context().nic().control(|dev, now| f(&mut RecvBatch::shared(dev, now, id)))
     }
 
-    /// Changes the size, or arms the limit: `SrqLimitReached` is raised once when fewer than `limit`
-    /// requests are left.
+    /// Changes the size, or arms the limit: `SrqLimitReached` is raised once when fewer than
+    /// `limit` requests are left.
     ///
     /// # Errors
     /// `Invalid` if the size is beyond the device's limits or below what is queued, or the limit

@@ -1,8 +1,8 @@
 //! Is a history of committed transactions serialisable? Every version of a key has one writer, so
-//! the history fixes who came before whom: a version's writer before its readers and before the next
-//! version's writer, and its readers before the next version's writer. The history is serialisable
-//! if and only if these relations have no cycle; then their order is replayed, one transaction at a
-//! time, and every number that was read must be the one the replay holds.
+//! the history fixes who came before whom: a version's writer before its readers and before the
+//! next version's writer, and its readers before the next version's writer. The history is
+//! serialisable if and only if these relations have no cycle; then their order is replayed, one
+//! transaction at a time, and every number that was read must be the one the replay holds.
 
 use std::collections::{BTreeMap, HashMap};
 

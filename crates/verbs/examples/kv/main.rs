@@ -1,7 +1,7 @@
-//! A key-value store that is used by one-sided operations only: clients READ slots, lock and validate
-//! with compare-and-swap, and WRITE values; transactions span keys and shards (see `txn.rs`). The
-//! program transfers money between accounts with several clients at once, and then proves from their
-//! histories that the result is that of some serial order (see `check.rs`).
+//! A key-value store that is used by one-sided operations only: clients READ slots, lock and
+//! validate with compare-and-swap, and WRITE values; transactions span keys and shards (see
+//! `txn.rs`). The program transfers money between accounts with several clients at once, and then
+//! proves from their histories that the result is that of some serial order (see `check.rs`).
 //!
 //! ```text
 //! cargo run --release --example kv                                  # all here, on loopback

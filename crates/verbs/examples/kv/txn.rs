@@ -1,7 +1,8 @@
-//! Transactions over several keys by optimistic concurrency control, with one-sided operations only.
+//! Transactions over several keys by optimistic concurrency control, with one-sided operations
+//! only.
 //!
-//! A slot's first word holds its version and its lock. A transaction READs slots (the word, then the
-//! value: one connection executes in order), computes, and then commits:
+//! A slot's first word holds its version and its lock. A transaction READs slots (the word, then
+//! the value: one connection executes in order), computes, and then commits:
 //!
 //! 1. *Lock* what it writes: compare-and-swap from the version it has read to the same version,
 //!    locked. Another version, or a lock, and it aborts. It never waits, so it never deadlocks.
