@@ -18,8 +18,8 @@ impl Ah {
     pub(crate) fn new(pd: &Arc<PdInner>, av: &AddressVector) -> Result<Self> {
         if !av.is_global {
             return Err(Error::invalid(
-                "the address vector has no GRH (is_global is off): RoCE addresses peers by GID, set \
-                 is_global and the GID",
+                "the address vector has no GRH (is_global is off): RoCE addresses peers by GID; \
+                 set is_global and the GID",
             ));
         }
         pd.context().gid(av.sgid_index).map_err(|error| Error::invalid(error.to_string()))?;

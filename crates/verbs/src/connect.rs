@@ -335,8 +335,8 @@ impl Qp {
         index.and_then(|index| u8::try_from(index).ok()).ok_or_else(|| {
             let own: Vec<String> = gids.iter().map(|entry| entry.gid.to_ip().to_string()).collect();
             Error::invalid(format!(
-                "the peer is {}, and no own GID is of that kind (own: {}): give both sides addresses \
-                 of one family, or set gid_index",
+                "the peer is {}, and no own GID is of that kind (own: {}): give both sides \
+                 addresses of one family, or set gid_index",
                 peer.to_ip(),
                 own.join(", ")
             ))

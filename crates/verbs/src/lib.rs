@@ -93,9 +93,9 @@
 //!
 //! | operation | what the peer's program does | where the bytes go |
 //! | --- | --- | --- |
-//! | [`SendOp::Send`] and its kin | posts a receive, gets a completion | into that receive's buffers |
-//! | [`SendOp::Write`] | nothing | to an address that this side names |
-//! | [`SendOp::WriteImm`] | posts a receive, gets a completion | to an address that this side names |
+//! | [`SendOp::Send`] and its kin | posts a receive, gets a completion | into that receive |
+//! | [`SendOp::Write`] | nothing | where this side says |
+//! | [`SendOp::WriteImm`] | posts a receive, gets a completion | where this side says |
 //! | [`SendOp::Read`] | nothing | from there to here |
 //! | [`SendOp::CompareSwap`], [`SendOp::FetchAdd`] | nothing | the old 8 bytes come here |
 //!
@@ -149,9 +149,9 @@
 //! | status | what to look for |
 //! | --- | --- |
 //! | `LocProtErr`, `LocLenErr` | own keys, ranges and sizes; a receive shorter than the message |
-//! | `RemAccessErr` | remote key, range, the region's rights, the peer's [`ConnectOptions::access`] |
+//! | `RemAccessErr` | remote key and range; the rights of region and [`ConnectOptions::access`] |
 //! | `RemInvReqErr` | a message longer than the peer's receive; more READs than the peer takes |
-//! | `RetryExcErr` | the peer does not answer: not connected yet, gone, wrong address, firewall, MTU |
+//! | `RetryExcErr` | no answer: the peer is not connected, gone, elsewhere; firewall; MTU |
 //! | `RnrRetryExcErr` | the peer posts no receives |
 //! | `WrFlushErr` | nothing by itself: look at the completion before it |
 //!
