@@ -45,29 +45,50 @@ pub enum QpState {
 bitflags! {
     /// Which members of [`QpAttr`] count; the values are those of `ibv_qp_attr_mask`.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-    #[allow(missing_docs)] // The names are those of ibv_modify_qp(3).
     pub struct AttrMask: u32 {
+        /// Next state.
         const STATE = 1 << 0;
+        /// Current state, as the caller believes.
         const CUR_STATE = 1 << 1;
+        /// Whether to raise `SQ_DRAINED`.
         const EN_SQD_ASYNC_NOTIFY = 1 << 2;
+        /// Rights of the peer.
         const ACCESS_FLAGS = 1 << 3;
+        /// P_Key index.
         const PKEY_INDEX = 1 << 4;
+        /// Port.
         const PORT = 1 << 5;
+        /// Q_Key.
         const QKEY = 1 << 6;
+        /// Address vector.
         const AV = 1 << 7;
+        /// Path MTU.
         const PATH_MTU = 1 << 8;
+        /// ACK timeout.
         const TIMEOUT = 1 << 9;
+        /// Retries.
         const RETRY_CNT = 1 << 10;
+        /// RNR retries.
         const RNR_RETRY = 1 << 11;
+        /// First PSN to expect.
         const RQ_PSN = 1 << 12;
+        /// READs and atomics outstanding as requester.
         const MAX_QP_RD_ATOMIC = 1 << 13;
+        /// Alternate path (none on RoCE).
         const ALT_PATH = 1 << 14;
+        /// RNR timer to send.
         const MIN_RNR_TIMER = 1 << 15;
+        /// First PSN to send.
         const SQ_PSN = 1 << 16;
+        /// READs and atomics outstanding as responder.
         const MAX_DEST_RD_ATOMIC = 1 << 17;
+        /// Path migration state.
         const PATH_MIG_STATE = 1 << 18;
+        /// Sizes (cannot be changed).
         const CAP = 1 << 19;
+        /// The peer's queue pair.
         const DEST_QPN = 1 << 20;
+        /// Rate limit (not offered).
         const RATE_LIMIT = 1 << 25;
     }
 }

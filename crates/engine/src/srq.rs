@@ -14,3 +14,115 @@ pub struct SrqAttr {
     /// Raise `SRQ_LIMIT_REACHED` once when fewer requests than this are left; 0 is off.
     pub limit: u32,
 }
+
+use std::collections::VecDeque;
+
+use crate::error::PostError;
+use crate::memory::PdId;
+use crate::work::{RecvRequest, Sge};
+
+/// Receive requests in order, of a queue pair or shared. Entries live in slots of fixed size, so
+/// that posting allocates nothing.
+#[derive(Debug)]
+pub(crate) struct RecvQueue {
+    entries: VecDeque<Entry>,
+    sges: Vec<Sge>,
+    max_sge: u32,
+    capacity: u32,
+    next_slot: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    wr_id: u64,
+    slot: u32,
+    count: u32,
+}
+
+/// A receive request taken for a message.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    pub(crate) wr_id: u64,
+    pub(crate) sges: Vec<Sge>,
+}
+
+impl Taken {
+    /// Bytes that fit.
+    pub(crate) fn room(&self) -> u64 {
+        self.sges.iter().map(|s| u64::from(s.length)).sum()
+    }
+}
+
+impl RecvQueue {
+    pub(crate) fn new(capacity: u32, max_sge: u32) -> Self {
+        Self {
+            entries: VecDeque::new(),
+            sges: vec![Sge::default(); capacity as usize * max_sge as usize],
+            max_sge,
+            capacity,
+            next_slot: 0,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(crate) fn post(&mut self, wr: &RecvRequest<'_>) -> Result<(), PostError> {
+        if self.entries.len() >= self.capacity as usize {
+            return Err(PostError::QueueFull);
+        }
+        if wr.sges.len() > self.max_sge as usize {
+            return Err(PostError::TooManySges);
+        }
+        let slot = self.next_slot;
+        self.next_slot = (slot + 1) % self.capacity;
+        let start = slot as usize * self.max_sge as usize;
+        if let Some(place) = self.sges.get_mut(start..start + wr.sges.len()) {
+            place.copy_from_slice(wr.sges);
+        }
+        self.entries.push_back(Entry { wr_id: wr.wr_id, slot, count: wr.sges.len() as u32 });
+        Ok(())
+    }
+
+    /// Takes the oldest request; false if there is none.
+    pub(crate) fn take(&mut self, into: &mut Taken) -> bool {
+        let Some(entry) = self.entries.pop_front() else { return false };
+        let start = entry.slot as usize * self.max_sge as usize;
+        into.wr_id = entry.wr_id;
+        into.sges.clear();
+        into.sges.extend_from_slice(
+            self.sges.get(start..start + entry.count as usize).unwrap_or_default(),
+        );
+        true
+    }
+
+    /// Drops the oldest request; its `wr_id`.
+    pub(crate) fn drop_oldest(&mut self) -> Option<u64> {
+        self.entries.pop_front().map(|e| e.wr_id)
+    }
+
+    /// Changes the capacity; false if more requests are in the queue.
+    pub(crate) fn resize(&mut self, capacity: u32) -> bool {
+        if self.entries.len() > capacity as usize {
+            return false;
+        }
+        let mut bigger = Self::new(capacity, self.max_sge);
+        let mut taken = Taken::default();
+        while self.take(&mut taken) {
+            // Cannot be full: the entries fit, as checked above.
+            let _ = bigger.post(&RecvRequest { wr_id: taken.wr_id, sges: &taken.sges });
+        }
+        *self = bigger;
+        true
+    }
+}
+
+/// A shared receive queue.
+#[derive(Debug)]
+pub(crate) struct Srq {
+    pub(crate) pd: PdId,
+    pub(crate) attr: SrqAttr,
+    pub(crate) queue: RecvQueue,
+    pub(crate) users: u32,
+}

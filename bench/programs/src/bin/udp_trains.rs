@@ -27,7 +27,9 @@ const IDLE: Duration = Duration::from_micros(50);
 const TRAIN_BYTES: usize = 65_507;
 
 #[derive(Parser, Clone)]
-#[command(about = "UDP_SEGMENT/UDP_GRO trains shaped as RDMA WRITEs; prints payload Gbit/s as JSON")]
+#[command(
+    about = "UDP_SEGMENT/UDP_GRO trains shaped as RDMA WRITEs; prints payload Gbit/s as JSON"
+)]
 struct Args {
     /// Bytes of a message.
     #[arg(short, long, default_value_t = 65_536)]
@@ -119,7 +121,9 @@ fn send(args: &Args, socket: &UdpSocket, to: SocketAddr) -> io::Result<u64> {
             Err(e) if e.kind() == ErrorKind::WouldBlock => {
                 if sent + list.len() as u64 > credited + args.window || start.elapsed() >= length {
                     if heard.elapsed() > PATIENCE {
-                        return Err(io::Error::other(format!("lost: {sent} sent, {credited} came")));
+                        return Err(io::Error::other(format!(
+                            "lost: {sent} sent, {credited} came"
+                        )));
                     }
                     thread::yield_now();
                 }
@@ -153,7 +157,8 @@ fn receive(args: &Args, socket: &UdpSocket, stop: &AtomicBool) -> io::Result<(u6
     while !stop.load(Ordering::Relaxed) {
         let mut data = [IoSliceMut::new(&mut buffer)];
         let flags = MsgFlags::MSG_DONTWAIT;
-        let got = recvmsg::<SockaddrStorage>(socket.as_raw_fd(), &mut data, Some(&mut control), flags);
+        let got =
+            recvmsg::<SockaddrStorage>(socket.as_raw_fd(), &mut data, Some(&mut control), flags);
         let got = match got {
             Ok(got) => got,
             Err(nix::errno::Errno::EAGAIN) => {

@@ -1,0 +1,142 @@
+//! The device's driver side: timers, and handing out trains.
+
+use wire::Instant;
+
+use crate::device::{Device, LinkState};
+use crate::event::Event;
+use crate::memory::HostMemory;
+use crate::sched::Owner;
+use crate::train::{Priorities, Train, TrainLimits};
+
+impl<M: HostMemory> Device<M> {
+    /// Runs the timers that are due.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some((owner, at)) = self.sched.pop_due(now) {
+            match owner {
+                Owner::Qp(index) => {
+                    let Some(qp) = self.qps.get_mut(index) else { continue };
+                    if qp.wake != Some(at) {
+                        continue;
+                    }
+                    qp.wake = None;
+                    qp.timeout(&mut self.shared, now);
+                    self.touched(index, now);
+                }
+                Owner::Cq(index) => {
+                    let due = self.shared.cqs.get(index).is_some_and(|s| s.cq.moderation_due(now));
+                    if due {
+                        self.shared.events.push_back(Event::Completion(crate::cq::CqId(index)));
+                    }
+                }
+            }
+        }
+    }
+
+    /// What is owed leaves at the next `poll_transmit`, without waiting for company.
+    pub fn hasten(&mut self) {
+        for index in 0..self.qps.bound() {
+            if let Some(qp) = self.qps.get_mut(index)
+                && !qp.responder.owed.is_empty()
+            {
+                qp.responder.owed.hasten();
+                if !std::mem::replace(&mut qp.ready, true) {
+                    self.sched.push(index);
+                }
+            }
+        }
+    }
+
+    /// Fills `train` with the next packets to send; false, and an empty train, if there are none now.
+    /// The train handed out before must have been copied.
+    pub fn poll_transmit(
+        &mut self,
+        now: Instant,
+        limits: TrainLimits,
+        allowed: Priorities,
+        train: &mut Train,
+    ) -> bool {
+        train.clear();
+        self.settle(now);
+        if self.link() == LinkState::Down {
+            return false;
+        }
+        if let Some(last_words) = self.farewells.pop_front() {
+            *train = last_words;
+            return true;
+        }
+        let allowed = self.unpaused(now, allowed);
+        let mut turns = self.sched.ready_len();
+        while turns > 0 {
+            turns -= 1;
+            let Some(index) = self.sched.pop() else { break };
+            let Some(qp) = self.qps.get_mut(index) else { continue };
+            if qp.facts.path.is_some_and(|p| !allowed.allows(p.priority)) {
+                self.sched.push(index);
+                continue;
+            }
+            let sent = qp.transmit(&mut self.shared, now, limits, train);
+            if std::mem::take(&mut qp.unsettled) {
+                self.unsettled.push(index);
+            }
+            if sent {
+                self.sched.push(index);
+            } else {
+                qp.ready = false;
+            }
+            self.arm(index);
+            if sent {
+                return true;
+            }
+        }
+        if !self.unsettled.is_empty() {
+            self.settle(now);
+        }
+        false
+    }
+
+    /// Completes what the driver has taken.
+    fn settle(&mut self, now: Instant) {
+        while let Some(index) = self.unsettled.pop() {
+            if let Some(qp) = self.qps.get_mut(index) {
+                qp.settle(&mut self.shared, now);
+                self.touched(index, now);
+            }
+        }
+    }
+
+    fn unpaused(&mut self, now: Instant, allowed: Priorities) -> Priorities {
+        let mut set = allowed.0;
+        for (priority, until) in self.paused.iter_mut().enumerate() {
+            if let Some(at) = *until {
+                if at.is_due(now) {
+                    *until = None;
+                } else {
+                    set &= !(1 << priority);
+                }
+            }
+        }
+        Priorities(set)
+    }
+
+    /// When `handle_timeout` or `poll_transmit` has to be called next, if nothing else happens.
+    pub fn poll_timeout(&mut self, now: Instant) -> Option<Instant> {
+        let mut next = self.sched.next_wake();
+        let mut consider = |at: Instant| {
+            next = Some(next.map_or(at, |n| n.earlier(at)));
+        };
+        if !self.farewells.is_empty() || !self.unsettled.is_empty() {
+            consider(now);
+        }
+        if self.link() == LinkState::Up {
+            for index in self.sched.ready() {
+                let Some(qp) = self.qps.get(index) else { continue };
+                let priority = qp.facts.path.map_or(0, |p| p.priority);
+                match self.paused.get(usize::from(priority)).copied().flatten() {
+                    Some(until) => consider(until),
+                    None => consider(now),
+                }
+            }
+        }
+        next
+    }
+}

@@ -1,0 +1,332 @@
+//! What comes back to a requester: acknowledgements, NAKs, READ and atomic responses, time-outs.
+//! Rules: transport rules, "Requester (RC)".
+
+use wire::{Aeth, Instant, NakCode, Operation, Packet, Syndrome};
+
+use crate::memory::{HostMemory, Payload};
+use crate::qp::facts::{Facts, Shared};
+use crate::qp::requester::{Fatal, Requester};
+use crate::work::{SendOp, WcStatus};
+
+type Outcome = Result<(), Fatal>;
+
+impl Requester {
+    /// Takes a response. An error ends the queue pair's service.
+    pub(crate) fn response<M: HostMemory>(
+        &mut self,
+        q: &Facts,
+        sh: &mut Shared<M>,
+        now: Instant,
+        operation: Operation,
+        packet: &Packet<Payload<'_>>,
+    ) -> Outcome {
+        let seq = packet.bth.psn.expand(self.una);
+        if seq < self.una || seq >= self.max {
+            sh.counters.rx_stale_ack += 1;
+            return Ok(());
+        }
+        match (operation, packet.ext.aeth) {
+            (Operation::Acknowledge, Some(aeth)) => self.acknowledge(q, sh, now, seq, aeth),
+            (Operation::AtomicAcknowledge, _) => {
+                let value = packet.ext.atomic_ack.unwrap_or_default();
+                self.atomic_response(q, sh, now, seq, value)
+            }
+            _ if operation.is_read_response() => {
+                self.read_response(q, sh, now, seq, packet.payload)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn acknowledge<M: HostMemory>(
+        &mut self,
+        q: &Facts,
+        sh: &mut Shared<M>,
+        now: Instant,
+        seq: u64,
+        aeth: Aeth,
+    ) -> Outcome {
+        match aeth.syndrome {
+            Syndrome::Ack(credits) => {
+                let before = self.una;
+                let stopped = self.advance(q, sh, now, seq + 1)?;
+                if self.una > before
+                    && let Some(count) = wire::aeth::credit_count(credits)
+                {
+                    let limit = self.acked_messages + u64::from(count);
+                    self.credit_limit = Some(self.credit_limit.unwrap_or(0).max(limit));
+                } else if self.una > before {
+                    self.credit_limit = None;
+                }
+                if stopped { self.implied_nak(q, sh, now) } else { Ok(()) }
+            }
+            Syndrome::Nak(NakCode::PsnSequenceError) => {
+                if self.rnr.is_some_and(|(_, of)| of == seq) {
+                    return Ok(());
+                }
+                sh.counters.packet_seq_err += 1;
+                if self.advance(q, sh, now, seq)? {
+                    return self.implied_nak(q, sh, now);
+                }
+                self.spend_retry(q, sh)?;
+                sh.windows.lost(q.peer, false);
+                self.go_back(q, sh, self.una);
+                self.restart_timer(q, now);
+                Ok(())
+            }
+            Syndrome::RnrNak(code) => {
+                sh.counters.rnr_nak_received += 1;
+                if self.advance(q, sh, now, seq)? {
+                    return self.implied_nak(q, sh, now);
+                }
+                if q.rnr_retry != 7 {
+                    if self.rnr_retries == 0 {
+                        sh.counters.rnr_nak_retry_err += 1;
+                        return Err(self.fatal(WcStatus::RnrRetryExcErr));
+                    }
+                    self.rnr_retries -= 1;
+                }
+                self.go_back(q, sh, self.una);
+                self.rnr = Some((now + wire::aeth::rnr_timer(code), seq));
+                self.ack_deadline = None;
+                Ok(())
+            }
+            Syndrome::Nak(code) => {
+                if self.advance(q, sh, now, seq)? {
+                    return self.implied_nak(q, sh, now);
+                }
+                Err(self.fatal(refusal(code, sh)))
+            }
+            Syndrome::Reserved(_) => {
+                if self.advance(q, sh, now, seq)? {
+                    return self.implied_nak(q, sh, now);
+                }
+                Err(self.fatal(WcStatus::BadRespErr))
+            }
+        }
+    }
+
+    /// All before `seq` has arrived at the peer. True if an unfinished READ or atomic stands in the
+    /// way: then only what is before that is acknowledged.
+    fn advance<M: HostMemory>(
+        &mut self,
+        q: &Facts,
+        sh: &mut Shared<M>,
+        now: Instant,
+        seq: u64,
+    ) -> Result<bool, Fatal> {
+        let fetch = self
+            .queue
+            .wqes
+            .iter()
+            .take_while(|w| w.started && w.start < seq)
+            .find(|w| w.is_fetch() && w.end > self.una && w.start.max(self.una) < seq)
+            .map(|w| w.start.max(self.una));
+        match fetch {
+            Some(at) => {
+                self.arrived(q, sh, now, at)?;
+                Ok(true)
+            }
+            None => {
+                self.arrived(q, sh, now, seq)?;
+                Ok(false)
+            }
+        }
+    }
+
+    /// Moves `una` to `to` and completes what is done.
+    fn arrived<M: HostMemory>(
+        &mut self,
+        q: &Facts,
+        sh: &mut Shared<M>,
+        now: Instant,
+        to: u64,
+    ) -> Outcome {
+        if to <= self.una {
+            return Ok(());
+        }
+        self.una = to;
+        self.forget_reads();
+        self.retries = q.retry_cnt;
+        self.rnr_retries = q.rnr_retry;
+        self.rnr = None;
+        self.implied_for = None;
+        self.flight.acknowledged(&mut sh.windows, q.peer, to);
+        self.restart_timer(q, now);
+        self.retire(q, sh, now)?;
+        if self.nxt < to {
+            self.go_back(q, sh, to);
+        }
+        Ok(())
+    }
+
+    /// A response beyond the one expected: ask again from the first missing, once per gap.
+    fn implied_nak<M: HostMemory>(
+        &mut self,
+        q: &Facts,
+        sh: &mut Shared<M>,
+        now: Instant,
+    ) -> Outcome {
+        if self.implied_for == Some(self.una) {
+            return Ok(());
+        }
+        sh.counters.implied_nak_seq_err += 1;
+        self.spend_retry(q, sh)?;
+        self.implied_for = Some(self.una);
+        sh.windows.lost(q.peer, false);
+        self.go_back(q, sh, self.una);
+        self.restart_timer(q, now);
+        Ok(())
+    }
+
+    fn read_response<M: HostMemory>(
+        &mut self,
+        q: &Facts,
+        sh: &mut Shared<M>,
+        now: Instant,
+        seq: u64,
+        payload: Payload<'_>,
+    ) -> Outcome {
+        if self.advance(q, sh, now, seq)? {
+            return self.implied_nak(q, sh, now);
+        }
+        let Some(wqe) = self.queue.wqes.front().copied() else { return Ok(()) };
+        if !matches!(wqe.op, SendOp::Read(_)) || seq < wqe.start {
+            return Err(self.fatal(WcStatus::BadRespErr));
+        }
+        let offset = (seq - wqe.start) as u32 * q.mtu;
+        if payload.len() as u64 != u64::from((wqe.length - offset).min(q.mtu)) {
+            return Err(self.fatal(WcStatus::LocLenErr));
+        }
+        let sges = self.queue.sges(&wqe);
+        if scatter(q, sh, sges, u64::from(offset), payload).is_err() {
+            return Err(self.fatal(WcStatus::LocProtErr));
+        }
+        sh.counters.rx_bytes += payload.len() as u64;
+        self.arrived(q, sh, now, seq + 1)
+    }
+
+    fn atomic_response<M: HostMemory>(
+        &mut self,
+        q: &Facts,
+        sh: &mut Shared<M>,
+        now: Instant,
+        seq: u64,
+        value: u64,
+    ) -> Outcome {
+        if self.advance(q, sh, now, seq)? {
+            return self.implied_nak(q, sh, now);
+        }
+        let Some(wqe) = self.queue.wqes.front().copied() else { return Ok(()) };
+        if !matches!(wqe.op, SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. }) {
+            return Err(self.fatal(WcStatus::BadRespErr));
+        }
+        let bytes = value.to_ne_bytes();
+        if scatter(q, sh, self.queue.sges(&wqe), 0, Payload::Bytes(&bytes)).is_err() {
+            return Err(self.fatal(WcStatus::LocProtErr));
+        }
+        self.arrived(q, sh, now, seq + 1)
+    }
+
+    /// Costs one of the retries that progress restores.
+    fn spend_retry<M>(&mut self, _q: &Facts, sh: &mut Shared<M>) -> Outcome {
+        if self.retries == 0 {
+            sh.counters.transport_retry_exceeded += 1;
+            return Err(self.fatal(WcStatus::RetryExcErr));
+        }
+        self.retries -= 1;
+        Ok(())
+    }
+
+    /// The failure of the oldest request that is not complete.
+    fn fatal(&self, status: WcStatus) -> Fatal {
+        Fatal { wr_id: self.queue.wqes.front().map_or(0, |w| w.wr_id), status }
+    }
+
+    /// The earliest of the requester's deadlines.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        match (self.ack_deadline, self.rnr) {
+            (Some(ack), Some((rnr, _))) => Some(ack.earlier(rnr)),
+            (ack, rnr) => ack.or(rnr.map(|(at, _)| at)),
+        }
+    }
+
+    /// Runs the deadlines that are due.
+    pub(crate) fn timeout<M>(&mut self, q: &Facts, sh: &mut Shared<M>, now: Instant) -> Outcome {
+        if self.rnr.is_some_and(|(until, _)| until.is_due(now)) {
+            self.rnr = None;
+            self.restart_timer(q, now);
+        }
+        if !self.ack_deadline.is_some_and(|at| at.is_due(now)) {
+            return Ok(());
+        }
+        if !self.outstanding() {
+            self.ack_deadline = None;
+            return Ok(());
+        }
+        sh.counters.local_ack_timeout_err += 1;
+        self.spend_retry(q, sh)?;
+        self.implied_for = None;
+        sh.windows.lost(q.peer, true);
+        self.go_back(q, sh, self.una);
+        self.restart_timer(q, now);
+        Ok(())
+    }
+}
+
+fn refusal<M>(code: NakCode, sh: &mut Shared<M>) -> WcStatus {
+    match code {
+        NakCode::InvalidRequest => {
+            sh.counters.req_remote_invalid_request += 1;
+            WcStatus::RemInvReqErr
+        }
+        NakCode::RemoteAccessError => {
+            sh.counters.req_remote_access_errors += 1;
+            WcStatus::RemAccessErr
+        }
+        NakCode::RemoteOperationalError => {
+            sh.counters.req_remote_operational_errors += 1;
+            WcStatus::RemOpErr
+        }
+        NakCode::PsnSequenceError | NakCode::InvalidRdRequest => WcStatus::BadRespErr,
+    }
+}
+
+/// Why bytes could not be placed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ScatterFault {
+    /// Key, range or right of an entry.
+    Protection,
+    /// More bytes than the entries hold.
+    Length,
+}
+
+/// Places bytes at `offset` into a list of entries, in ascending order.
+pub(crate) fn scatter<M: HostMemory>(
+    q: &Facts,
+    sh: &mut Shared<M>,
+    sges: &[crate::work::Sge],
+    offset: u64,
+    payload: Payload<'_>,
+) -> Result<(), ScatterFault> {
+    let (mut skip, mut rest) = (offset, payload);
+    for sge in sges {
+        if rest.is_empty() {
+            return Ok(());
+        }
+        let length = u64::from(sge.length);
+        if skip >= length {
+            skip -= length;
+            continue;
+        }
+        let (now, later) = rest.split((length - skip) as usize);
+        let at = sge.addr.checked_add(skip).ok_or(ScatterFault::Protection)?;
+        let host = sh
+            .regions
+            .local(sge.lkey, q.pd, at, now.len() as u64, true)
+            .map_err(|_| ScatterFault::Protection)?;
+        sh.memory.write(host, now).map_err(|_| ScatterFault::Protection)?;
+        (skip, rest) = (0, later);
+    }
+    if rest.is_empty() { Ok(()) } else { Err(ScatterFault::Length) }
+}

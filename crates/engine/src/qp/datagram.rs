@@ -1,0 +1,68 @@
+//! Reception of datagrams: the 40-byte GRH area, no acknowledgement, no retry (transport rules, "UC
+//! and UD").
+
+use wire::{Instant, Packet};
+
+use crate::memory::{HostMemory, Payload};
+use crate::qp::acks::scatter;
+use crate::qp::facts::{Facts, Shared};
+use crate::qp::responder::Responder;
+use crate::srq::RecvQueue;
+use crate::work::{Completion, WcData, WcOpcode, WcStatus};
+
+/// Bytes before a datagram in its receive buffer.
+pub(crate) const GRH_AREA: usize = 40;
+
+/// Takes a datagram into a receive request, or counts why not.
+pub(crate) fn receive<M: HostMemory>(
+    responder: &mut Responder,
+    q: &Facts,
+    recv: &mut RecvQueue,
+    sh: &mut Shared<M>,
+    now: Instant,
+    packet: &Packet<Payload<'_>>,
+) {
+    let Some(deth) = packet.ext.deth else { return };
+    if deth.qkey != q.qkey {
+        sh.counters.rx_wrong_qkey += 1;
+        return;
+    }
+    if responder.take_receive(q, recv, sh).is_err() {
+        sh.counters.out_of_buffer += 1;
+        return;
+    }
+    let length = packet.payload.len();
+    if (GRH_AREA + length) as u64 > responder.taken.room() {
+        // The request stays for the next one.
+        sh.counters.rx_datagram_too_long += 1;
+        return;
+    }
+    let grh =
+        wire::packet::grh_area(&packet.path, (12 + 8 + length.next_multiple_of(4) + 4) as u16);
+    let sges = &responder.taken.sges;
+    let placed = scatter(q, sh, sges, 0, Payload::Bytes(&grh))
+        .and_then(|()| scatter(q, sh, sges, GRH_AREA as u64, packet.payload));
+    responder.holds_receive = false;
+    let wr_id = responder.taken.wr_id;
+    if placed.is_err() {
+        sh.counters.resp_cqe_error += 1;
+        sh.fail(q.recv_cq, now, q.qpn, wr_id, WcStatus::LocProtErr);
+        return;
+    }
+    sh.counters.rx_send_requests += 1;
+    sh.counters.rx_bytes += length as u64;
+    let entry = Completion {
+        wr_id,
+        status: WcStatus::Success,
+        opcode: WcOpcode::Recv,
+        byte_len: (GRH_AREA + length) as u32,
+        data: packet.ext.imm.map_or(WcData::None, WcData::Imm),
+        qp: q.qpn,
+        src_qp: deth.source_qp,
+        grh: true,
+        solicited: packet.bth.solicited,
+        sl: packet.path.priority,
+        ..Completion::default()
+    };
+    sh.complete(q.recv_cq, now, entry);
+}

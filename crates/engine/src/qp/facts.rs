@@ -1,0 +1,138 @@
+//! What requester and responder of a queue pair have in common and neither changes: who the queue
+//! pair is, whom it talks to; and the tables of the device that both may use.
+
+use std::collections::VecDeque;
+
+use wire::{Bth, Extensions, Instant, Opcode, Operation, PKey, Path, Psn, Qpn, Service, Span};
+
+use crate::attr::{QpState, QpType};
+use crate::counters::Counters;
+use crate::cq::{Cq, CqId, Pushed};
+use crate::device::GidEntry;
+use crate::event::{AsyncEvent, Event};
+use crate::memory::PdId;
+use crate::regions::Regions;
+use crate::slots::Slots;
+use crate::srq::{Srq, SrqId};
+use crate::window::Windows;
+use crate::work::{Access, Completion, WcStatus};
+
+/// What both sides of a queue pair know of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Facts {
+    pub(crate) index: u32,
+    pub(crate) qpn: Qpn,
+    pub(crate) kind: QpType,
+    pub(crate) pd: PdId,
+    pub(crate) send_cq: CqId,
+    pub(crate) recv_cq: CqId,
+    pub(crate) srq: Option<SrqId>,
+    pub(crate) state: QpState,
+    pub(crate) access: Access,
+    pub(crate) mtu: u32,
+    pub(crate) dest_qp: Qpn,
+    pub(crate) qkey: wire::QKey,
+    /// Packets between two that ask for an acknowledgement.
+    pub(crate) ack_every: u64,
+    pub(crate) path: Option<Path>,
+    pub(crate) peer: u32,
+    pub(crate) timeout: Option<Span>,
+    pub(crate) retry_cnt: u8,
+    pub(crate) rnr_retry: u8,
+    pub(crate) min_rnr_timer: u8,
+    pub(crate) max_rd_atomic: u8,
+    pub(crate) max_dest_rd_atomic: u8,
+}
+
+impl Facts {
+    pub(crate) fn service(&self) -> Service {
+        match self.kind {
+            QpType::Rc => Service::Rc,
+            QpType::Uc => Service::Uc,
+            QpType::Ud | QpType::Gsi => Service::Ud,
+        }
+    }
+
+    /// A header towards the connected peer.
+    pub(crate) fn bth(&self, operation: Operation, seq: u64) -> Bth {
+        Bth {
+            opcode: Opcode::new(self.service(), operation),
+            solicited: false,
+            migration: true,
+            pkey: PKey::DEFAULT,
+            fecn: false,
+            becn: false,
+            dest_qp: self.dest_qp,
+            ack_request: false,
+            psn: Psn::from_seq(seq),
+        }
+    }
+}
+
+/// Bytes from the BTH through the ICRC of a packet of `operation` with `payload` bytes.
+pub(crate) fn wire_len(service: Service, operation: Operation, payload: u32) -> usize {
+    let headers = Opcode::new(service, operation).headers().map_or(0, wire::HeaderSet::byte_len);
+    12 + headers + (payload as usize).next_multiple_of(4) + 4
+}
+
+/// A packet about to be put into a train.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Draft {
+    pub(crate) bth: Bth,
+    pub(crate) ext: Extensions,
+    pub(crate) length: u32,
+}
+
+/// The tables of the device that a queue pair works on.
+#[derive(Debug)]
+pub(crate) struct Shared<M> {
+    pub(crate) memory: M,
+    pub(crate) regions: Regions,
+    pub(crate) cqs: Slots<CqSlot>,
+    pub(crate) srqs: Slots<Srq>,
+    pub(crate) windows: Windows,
+    pub(crate) counters: Counters,
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) gids: Vec<GidEntry>,
+    pub(crate) ack_delay: Span,
+    pub(crate) credits: bool,
+    /// Queues that overran in this call: their queue pairs are to fail.
+    pub(crate) overrun: Vec<CqId>,
+    /// Moderation periods that began in this call.
+    pub(crate) cq_wakes: Vec<(u32, Instant)>,
+}
+
+/// A completion queue with the number of queue pairs that use it.
+#[derive(Debug)]
+pub(crate) struct CqSlot {
+    pub(crate) cq: std::sync::Arc<Cq>,
+    pub(crate) users: u32,
+}
+
+impl<M> Shared<M> {
+    /// Appends a completion, and what follows from it.
+    pub(crate) fn complete(&mut self, cq: CqId, now: Instant, mut entry: Completion) {
+        entry.timestamp = now.as_ps();
+        let Some(slot) = self.cqs.get(cq.0) else { return };
+        match slot.cq.push(now, entry) {
+            Pushed::Quiet => {}
+            Pushed::Event => self.events.push_back(Event::Completion(cq)),
+            Pushed::EventAt(at) => self.cq_wakes.push((cq.0, at)),
+            Pushed::Overrun => {
+                if !self.overrun.contains(&cq) {
+                    self.overrun.push(cq);
+                    self.raise(AsyncEvent::CqErr(cq));
+                }
+            }
+        }
+    }
+
+    /// Completes a request in error or flushes it.
+    pub(crate) fn fail(&mut self, cq: CqId, now: Instant, qp: Qpn, wr_id: u64, status: WcStatus) {
+        self.complete(cq, now, Completion { wr_id, status, qp, ..Completion::default() });
+    }
+
+    pub(crate) fn raise(&mut self, event: AsyncEvent) {
+        self.events.push_back(Event::Async(event));
+    }
+}

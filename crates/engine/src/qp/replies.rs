@@ -1,0 +1,248 @@
+//! What a responder owes its peer, in request order: READ responses and atomic results, then one
+//! acknowledgement or NAK that covers the rest. Sent here, when the device is polled.
+
+use std::collections::VecDeque;
+
+use wire::{Aeth, Extensions, Instant, Msn, NakCode, Operation, Reth, Span, Syndrome};
+
+use crate::qp::build::Builder;
+use crate::qp::facts::{Draft, Facts, Shared, wire_len};
+use crate::train::Fragment;
+use crate::work::Access;
+
+/// A READ or an atomic to be answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reply {
+    start: u64,
+    end: u64,
+    next: u64,
+    msn: Msn,
+    what: What,
+    /// It repeats an answer given before.
+    again: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Read(Reth),
+    Atomic(u64),
+}
+
+impl Reply {
+    pub(crate) fn read(start: u64, packets: u64, reth: Reth, msn: Msn) -> Self {
+        Self { start, end: start + packets, next: start, msn, what: What::Read(reth), again: false }
+    }
+
+    pub(crate) fn atomic(start: u64, value: u64, msn: Msn) -> Self {
+        Self { start, end: start + 1, next: start, msn, what: What::Atomic(value), again: false }
+    }
+}
+
+/// An acknowledgement or NAK.
+#[derive(Clone, Copy, Debug)]
+struct Tail {
+    seq: u64,
+    /// `None`: a plain acknowledgement, whose credits are filled in when it leaves.
+    syndrome: Option<Syndrome>,
+    /// It waits for company until then; `None`: it leaves at once.
+    leave: Option<Instant>,
+}
+
+/// Everything owed.
+#[derive(Debug, Default)]
+pub(crate) struct Owed {
+    replies: VecDeque<Reply>,
+    tail: Option<Tail>,
+    ride: Ride,
+}
+
+/// Whether acknowledgements of this queue pair tend to find company: after one that waited in vain
+/// the next few leave at once.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ride {
+    skip: u8,
+}
+
+/// Acknowledgements that leave at once after one that waited in vain.
+const RIDE_BACK_OFF: u8 = 64;
+
+impl Owed {
+    /// READs and atomics not yet answered in full; repetitions do not count, for their requester
+    /// may have had the answer in the meantime.
+    pub(crate) fn replies(&self) -> usize {
+        self.replies.iter().filter(|r| !r.again).count()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.replies.is_empty() && self.tail.is_none()
+    }
+
+    /// Owes an acknowledgement of all up to `seq`.
+    pub(crate) fn ack(&mut self, seq: u64, now: Instant, delay: Span) {
+        let leave = match self.tail {
+            Some(Tail { syndrome: None, leave, .. }) => leave,
+            _ if self.ride.skip > 0 => {
+                self.ride.skip -= 1;
+                None
+            }
+            _ => Some(now + delay),
+        };
+        self.tail = Some(Tail { seq, syndrome: None, leave });
+    }
+
+    /// Owes a NAK for `seq`.
+    pub(crate) fn nak(&mut self, seq: u64, syndrome: Syndrome) {
+        self.tail = Some(Tail { seq, syndrome: Some(syndrome), leave: None });
+    }
+
+    /// Owes an answer; it acknowledges all before it.
+    pub(crate) fn reply(&mut self, reply: Reply) {
+        self.tail = None;
+        self.replies.push_back(reply);
+    }
+
+    /// Owes an answer again: in the place of the one it repeats, or before those that follow it.
+    pub(crate) fn reply_again(&mut self, reply: Reply, depth: u8) {
+        let covers = |r: &&mut Reply| r.start <= reply.start && reply.start < r.end;
+        if let Some(same) = self.replies.iter_mut().find(covers) {
+            // What has not been sent yet will be.
+            if same.next > reply.start {
+                *same = Reply { again: same.again, ..reply };
+            }
+            return;
+        }
+        if self.replies.len() > 2 * usize::from(depth) {
+            return;
+        }
+        let at = self.replies.partition_point(|r| r.start < reply.start);
+        self.replies.insert(at, Reply { again: true, ..reply });
+    }
+
+    /// The queue pair has failed: only the last acknowledgement or NAK still leaves.
+    pub(crate) fn close(&mut self) {
+        self.replies.clear();
+        self.hasten();
+    }
+
+    /// Nothing waits for company any more.
+    pub(crate) fn hasten(&mut self) {
+        if let Some(tail) = &mut self.tail {
+            tail.leave = None;
+        }
+    }
+
+    /// When an acknowledgement that waits for company leaves without.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.tail.filter(|_| self.replies.is_empty()).and_then(|t| t.leave)
+    }
+
+    /// Puts READ responses and atomic results into a train. An error: the region of a READ has gone.
+    pub(crate) fn emit_replies<M>(
+        &mut self,
+        q: &Facts,
+        sh: &mut Shared<M>,
+        credits: u8,
+        b: &mut Builder<'_>,
+    ) -> Result<(), ()> {
+        let Some(path) = q.path else { return Ok(()) };
+        while let Some(reply) = self.replies.front_mut() {
+            let (operation, offset, length) = shape(reply, q.mtu);
+            if !b.fits(&path, wire_len(q.service(), operation, length)) {
+                return Ok(());
+            }
+            let mut ext = Extensions::default();
+            if operation != Operation::ReadResponseMiddle {
+                ext.aeth = Some(Aeth { syndrome: Syndrome::Ack(credits), msn: reply.msn });
+            }
+            match reply.what {
+                What::Atomic(value) => {
+                    b.pieces();
+                    ext.atomic_ack = Some(value);
+                }
+                What::Read(reth) => {
+                    let (pieces, _) = b.pieces();
+                    if length > 0 {
+                        let va = reth.va + u64::from(offset);
+                        let right = Access::REMOTE_READ;
+                        let addr = sh
+                            .regions
+                            .remote(reth.rkey, (q.pd, q.qpn), va, u64::from(length), right)
+                            .map_err(|_| ())?;
+                        pieces.push(Fragment::Memory { addr, length });
+                    }
+                }
+            }
+            b.push(&path, &Draft { bth: q.bth(operation, reply.next), ext, length });
+            sh.counters.tx_bytes += u64::from(length);
+            reply.next += 1;
+            if reply.next == reply.end {
+                self.replies.pop_front();
+            }
+        }
+        Ok(())
+    }
+
+    /// The region of the READ being answered has gone: a NAK takes its place.
+    pub(crate) fn revoke(&mut self) {
+        let seq = self.replies.front().map_or(0, |r| r.next);
+        self.replies.clear();
+        self.nak(seq, Syndrome::Nak(NakCode::RemoteAccessError));
+    }
+
+    /// Whether the acknowledgement or NAK is to leave now, company or not.
+    pub(crate) fn tail_is_due(&self, now: Instant) -> bool {
+        self.replies.is_empty()
+            && self.tail.is_some_and(|t| t.leave.is_none_or(|at| at.is_due(now)))
+    }
+
+    /// Whether one is owed and nothing must leave before it.
+    pub(crate) fn has_tail(&self) -> bool {
+        self.replies.is_empty() && self.tail.is_some()
+    }
+
+    /// Puts the acknowledgement or NAK into the train, if it fits.
+    pub(crate) fn emit_tail<M>(
+        &mut self,
+        q: &Facts,
+        sh: &mut Shared<M>,
+        (credits, msn): (u8, Msn),
+        b: &mut Builder<'_>,
+    ) {
+        let (Some(path), Some(tail)) = (q.path, self.tail) else { return };
+        if !self.replies.is_empty() || !b.fits(&path, ACK_LEN) {
+            return;
+        }
+        let rides = !b.is_empty();
+        if tail.syndrome.is_none() {
+            sh.counters.tx_acks += 1;
+            sh.counters.tx_acks_riding += u64::from(rides);
+            if rides {
+                self.ride.skip = 0;
+            } else if tail.leave.is_some() {
+                self.ride.skip = RIDE_BACK_OFF;
+            }
+        }
+        let syndrome = tail.syndrome.unwrap_or(Syndrome::Ack(credits));
+        let ext = Extensions { aeth: Some(Aeth { syndrome, msn }), ..Extensions::default() };
+        b.pieces();
+        b.push(&path, &Draft { bth: q.bth(Operation::Acknowledge, tail.seq), ext, length: 0 });
+        self.tail = None;
+    }
+}
+
+/// Bytes of an acknowledgement from the BTH through the ICRC.
+const ACK_LEN: usize = 12 + 4 + 4;
+
+/// Operation, offset and bytes of the next packet of a reply.
+fn shape(reply: &Reply, mtu: u32) -> (Operation, u32, u32) {
+    let What::Read(reth) = reply.what else { return (Operation::AtomicAcknowledge, 0, 0) };
+    let offset = (reply.next - reply.start) as u32 * mtu;
+    let length = (reth.length - offset).min(mtu);
+    let operation = match (reply.next == reply.start, reply.next + 1 == reply.end) {
+        (true, true) => Operation::ReadResponseOnly,
+        (true, false) => Operation::ReadResponseFirst,
+        (false, false) => Operation::ReadResponseMiddle,
+        (false, true) => Operation::ReadResponseLast,
+    };
+    (operation, offset, length)
+}

@@ -1,0 +1,566 @@
+//! The requester: send queue to packets. What comes back is handled in `acks`. It never calls the
+//! responder. Retransmission is moving `nxt` back; no packet is kept.
+
+use wire::{AtomicEth, Deth, Extensions, Instant, Operation, PKey, Path, Reth, Span};
+
+use crate::attr::{QpCap, QpState, QpType};
+use crate::limits;
+use crate::memory::HostMemory;
+use crate::qp::build::Builder;
+use crate::qp::facts::{Draft, Facts, Shared, wire_len};
+use crate::qp::inflight::InFlight;
+use crate::qp::send_queue::{SendQueue, Wqe};
+use crate::regions::AccessFault;
+use crate::train::Fragment;
+use crate::window;
+use crate::work::{Completion, Remote, SendOp, WcStatus};
+
+/// Most packets between two that ask for an acknowledgement.
+const ACK_REQUEST_EVERY: u64 = 64;
+
+/// The requester of a queue pair. Sequences are PSNs expanded to 64 bits.
+#[derive(Debug)]
+pub(crate) struct Requester {
+    pub(crate) queue: SendQueue,
+    /// Oldest unacknowledged; next to send; one past the highest ever sent.
+    pub(crate) una: u64,
+    pub(crate) nxt: u64,
+    pub(crate) max: u64,
+    /// Work request that holds `nxt` (or follows all that have been sent).
+    pub(crate) cursor: usize,
+    /// First sequence of the next request to start.
+    next_start: u64,
+    pub(crate) flight: InFlight,
+    pub(crate) retries: u8,
+    pub(crate) rnr_retries: u8,
+    pub(crate) ack_deadline: Option<Instant>,
+    /// Nothing is sent before this, after an RNR NAK for that sequence.
+    pub(crate) rnr: Option<(Instant, u64)>,
+    /// The gap in responses that has been asked for again.
+    pub(crate) implied_for: Option<u64>,
+    /// Messages started, and acknowledged.
+    messages: u64,
+    pub(crate) acked_messages: u64,
+    /// End-to-end credits: the last message that may go.
+    pub(crate) credit_limit: Option<u64>,
+    since_ack_request: u64,
+    /// Ends of the READ requests asked for: a repetition must lie within one of them.
+    read_ends: std::collections::VecDeque<u64>,
+    /// Finish messages begun, begin no other (SQD).
+    pub(crate) draining: bool,
+}
+
+/// A work request that ends the queue pair's service, by its status.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Fatal {
+    pub(crate) wr_id: u64,
+    pub(crate) status: WcStatus,
+}
+
+/// What the next request packet is.
+#[derive(Clone, Copy, Debug)]
+struct Next {
+    operation: Operation,
+    /// Bytes into the message, and in the packet.
+    offset: u32,
+    length: u32,
+    /// For a READ request: response packets and bytes asked for.
+    asked: (u32, u32),
+    last: bool,
+}
+
+impl Requester {
+    pub(crate) fn new(cap: QpCap, signal_all: bool) -> Self {
+        Self {
+            queue: SendQueue::new(cap, signal_all),
+            una: 0,
+            nxt: 0,
+            max: 0,
+            cursor: 0,
+            next_start: 0,
+            flight: InFlight::default(),
+            retries: 0,
+            rnr_retries: 0,
+            ack_deadline: None,
+            rnr: None,
+            implied_for: None,
+            messages: 0,
+            acked_messages: 0,
+            credit_limit: None,
+            since_ack_request: 0,
+            read_ends: std::collections::VecDeque::new(),
+            draining: false,
+        }
+    }
+
+    /// Begins at a sequence whose low 24 bits are the starting PSN.
+    pub(crate) fn start_at(&mut self, psn: wire::Psn) {
+        // High enough that no sequence of a stale response falls below zero.
+        let seq = (1 << 32) | u64::from(psn.get());
+        (self.una, self.nxt, self.max, self.next_start) = (seq, seq, seq, seq);
+    }
+
+    /// Whether no message has been begun and not finished.
+    pub(crate) fn is_drained(&self) -> bool {
+        !self.queue.wqes.front().is_some_and(|w| w.started)
+    }
+
+    /// Whether the oldest request is complete, or has failed at this side.
+    pub(crate) fn front_is_done(&self) -> bool {
+        let done = |w: &Wqe| w.failed.is_some() || (w.started && w.end <= self.una);
+        self.queue.wqes.front().is_some_and(done)
+    }
+
+    /// Puts request packets into a train.
+    pub(crate) fn emit<M: HostMemory>(
+        &mut self,
+        q: &Facts,
+        sh: &mut Shared<M>,
+        now: Instant,
+        b: &mut Builder<'_>,
+    ) {
+        while let Some(next) = self.peek(q, sh, now) {
+            let Some(wqe) = self.queue.wqes.get(self.cursor).copied() else { return };
+            let Some(path) = self.path(q, sh, &wqe) else {
+                return self.set_failed(WcStatus::LocQpOpErr);
+            };
+            let len = wire_len(q.service(), next.operation, next.length);
+            let same_target =
+                wqe.datagram.is_none_or(|d| b.dest_qp().is_none_or(|qpn| qpn == d.dest_qp));
+            if !same_target || !b.fits(&path, len) {
+                return;
+            }
+            if next.length > 0
+                && let Err(AccessFault) = self.gather(q, sh, &wqe, next.offset, next.length, b)
+            {
+                // Those before it may still succeed; it fails when its turn comes.
+                if let Some(w) = self.queue.wqes.get_mut(self.cursor) {
+                    w.failed = Some(WcStatus::LocProtErr);
+                }
+                return;
+            }
+            if next.length == 0 {
+                b.pieces();
+            }
+            let draft = self.draft(q, &wqe, &next);
+            self.commit(q, sh, now, &next, len);
+            b.push(&path, &draft);
+            sh.counters.tx_bytes += u64::from(next.length);
+        }
+    }
+
+    /// Finds the next request packet, executing local operations on the way. `None` if there is
+    /// nothing to send, or something must come first; whatever ends the wait wakes the queue pair.
+    fn peek<M: HostMemory>(&mut self, q: &Facts, sh: &mut Shared<M>, now: Instant) -> Option<Next> {
+        if self.rnr.is_some_and(|(until, _)| !until.is_due(now)) {
+            return None;
+        }
+        loop {
+            let wqe = *self.queue.wqes.get(self.cursor)?;
+            if wqe.failed.is_some() {
+                return None;
+            }
+            if !wqe.started {
+                if self.draining || !self.may_start(q, sh, &wqe) {
+                    return None;
+                }
+                self.start(q, sh, &wqe);
+                continue;
+            }
+            if self.nxt >= wqe.end {
+                self.cursor += 1;
+                continue;
+            }
+            return self.next_of(q, sh, &wqe);
+        }
+    }
+
+    /// Whether a request may begin now.
+    fn may_start<M>(&mut self, q: &Facts, sh: &mut Shared<M>, wqe: &Wqe) -> bool {
+        if q.kind != QpType::Rc {
+            return true;
+        }
+        if wqe.fence && self.flight.fetches() > 0 {
+            return false;
+        }
+        let packets = u64::from(wqe.packets(q.mtu));
+        if self.next_start + packets - self.una > limits::MAX_PSN_OUTSTANDING
+            && self.una != self.next_start
+        {
+            return false;
+        }
+        if wqe.consumes_receive()
+            && let Some(limit) = self.credit_limit
+            // One message beyond the limit may go as a probe.
+            && self.messages > limit
+        {
+            return false;
+        }
+        // A READ is checked against its own buffer before it is asked for.
+        if wqe.is_fetch() {
+            let mut sges = self.queue.sges(wqe).iter().filter(|s| s.length > 0);
+            let usable = sges
+                .all(|s| sh.regions.local(s.lkey, q.pd, s.addr, u64::from(s.length), true).is_ok());
+            if !usable {
+                self.set_failed(WcStatus::LocProtErr);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn set_failed(&mut self, status: WcStatus) {
+        if let Some(w) = self.queue.wqes.get_mut(self.cursor) {
+            w.failed = Some(status);
+        }
+    }
+
+    /// Gives a request its sequences; executes a local one.
+    fn start<M>(&mut self, q: &Facts, sh: &mut Shared<M>, wqe: &Wqe) {
+        let failed = match wqe.op {
+            SendOp::LocalInvalidate(key) => {
+                sh.regions.invalidate(q.pd, q.qpn, key).err().map(|_| WcStatus::MwBindErr)
+            }
+            SendOp::BindWindow(bind) => {
+                sh.regions.bind(q.pd, q.qpn, &bind).err().map(|_| WcStatus::MwBindErr)
+            }
+            _ => None,
+        };
+        let mut packets = u64::from(wqe.packets(q.mtu));
+        if matches!(q.kind, QpType::Ud | QpType::Gsi) && wqe.length > q.mtu {
+            // The specification has it so: nothing leaves, and it completes with success.
+            sh.counters.tx_datagram_too_long += 1;
+            packets = 0;
+        }
+        if packets > 0 {
+            self.messages += 1;
+        }
+        let (start, message) = (self.next_start, self.messages);
+        self.next_start += packets;
+        if let Some(w) = self.queue.wqes.get_mut(self.cursor) {
+            w.started = true;
+            w.start = start;
+            w.end = start + packets;
+            w.message = message;
+            w.failed = failed;
+        }
+    }
+
+    /// The packet at `nxt`, if it may go now.
+    fn next_of<M>(&mut self, q: &Facts, sh: &mut Shared<M>, wqe: &Wqe) -> Option<Next> {
+        let done = (self.nxt - wqe.start) as u32;
+        let offset = done * q.mtu;
+        let rest = wqe.length - offset;
+        match wqe.op {
+            SendOp::Read(_) => {
+                if self.flight.fetches() >= u32::from(q.max_rd_atomic) {
+                    return None;
+                }
+                if !self.window_admits(q, sh, wire_len(q.service(), Operation::ReadRequest, 0)) {
+                    return None;
+                }
+                let packet = window::cost(q.mtu as usize + 20);
+                let room = sh.windows.read_room(q.index, q.peer, packet);
+                let until = self.read_ends.iter().find(|&&end| end > self.nxt);
+                let left = (*until.unwrap_or(&wqe.end) - self.nxt).min(room) as u32;
+                if left == 0 {
+                    return None;
+                }
+                let bytes = rest.min(left.saturating_mul(q.mtu));
+                let asked = (left, bytes);
+                Some(Next {
+                    operation: Operation::ReadRequest,
+                    offset,
+                    length: 0,
+                    asked,
+                    last: true,
+                })
+            }
+            SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => {
+                if self.flight.fetches() >= u32::from(q.max_rd_atomic) {
+                    return None;
+                }
+                let operation = match wqe.op {
+                    SendOp::FetchAdd { .. } => Operation::FetchAdd,
+                    _ => Operation::CompareSwap,
+                };
+                if !self.window_admits(q, sh, wire_len(q.service(), operation, 0)) {
+                    return None;
+                }
+                Some(Next { operation, offset: 0, length: 0, asked: (1, 8), last: true })
+            }
+            _ => {
+                let length = rest.min(q.mtu);
+                let last = rest <= q.mtu;
+                let operation = operation(&wqe.op, done == 0, last);
+                if !self.window_admits(q, sh, wire_len(q.service(), operation, length)) {
+                    return None;
+                }
+                Some(Next { operation, offset, length, asked: (1, 0), last })
+            }
+        }
+    }
+
+    fn window_admits<M>(&self, q: &Facts, sh: &mut Shared<M>, wire_len: usize) -> bool {
+        q.kind != QpType::Rc || sh.windows.admits(q.peer, q.index, window::cost(wire_len))
+    }
+
+    /// Collects the pieces of a packet's payload.
+    fn gather<M>(
+        &self,
+        q: &Facts,
+        sh: &Shared<M>,
+        wqe: &Wqe,
+        offset: u32,
+        length: u32,
+        b: &mut Builder<'_>,
+    ) -> Result<(), AccessFault> {
+        let (fragments, inline) = b.pieces();
+        if wqe.inline {
+            let start = inline.len() as u32;
+            let bytes = self.queue.inline(wqe);
+            let range = offset as usize..(offset + length) as usize;
+            inline.extend_from_slice(bytes.get(range).ok_or(AccessFault)?);
+            fragments.push(Fragment::Inline { start, length });
+            return Ok(());
+        }
+        let (mut skip, mut left) = (offset, length);
+        for sge in self.queue.sges(wqe) {
+            if skip >= sge.length {
+                skip -= sge.length;
+                continue;
+            }
+            let take = (sge.length - skip).min(left);
+            let at = sge.addr.checked_add(u64::from(skip)).ok_or(AccessFault)?;
+            let addr = sh.regions.local(sge.lkey, q.pd, at, u64::from(take), false)?;
+            fragments.push(Fragment::Memory { addr, length: take });
+            (skip, left) = (0, left - take);
+            if left == 0 {
+                break;
+            }
+        }
+        if left == 0 { Ok(()) } else { Err(AccessFault) }
+    }
+
+    /// The headers of the packet at `nxt`.
+    fn draft(&self, q: &Facts, wqe: &Wqe, next: &Next) -> Draft {
+        let mut bth = q.bth(next.operation, self.nxt);
+        let mut ext = Extensions::default();
+        let place = |remote: &Remote, length: u32| Reth {
+            va: remote.addr.wrapping_add(u64::from(next.offset)),
+            rkey: remote.rkey,
+            length,
+        };
+        match &wqe.op {
+            SendOp::Write(remote) | SendOp::WriteImm(remote, _) if next.offset == 0 => {
+                ext.reth = Some(place(remote, wqe.length));
+            }
+            SendOp::Read(remote) => ext.reth = Some(place(remote, next.asked.1)),
+            SendOp::CompareSwap { remote, compare, swap } => {
+                ext.atomic = Some(AtomicEth {
+                    va: remote.addr,
+                    rkey: remote.rkey,
+                    swap_add: *swap,
+                    compare: *compare,
+                });
+            }
+            SendOp::FetchAdd { remote, add } => {
+                ext.atomic = Some(AtomicEth {
+                    va: remote.addr,
+                    rkey: remote.rkey,
+                    swap_add: *add,
+                    compare: 0,
+                });
+            }
+            _ => {}
+        }
+        if next.last {
+            match wqe.op {
+                SendOp::SendImm(imm) | SendOp::WriteImm(_, imm) => ext.imm = Some(imm),
+                SendOp::SendInvalidate(key) => ext.invalidate = Some(key),
+                _ => {}
+            }
+            bth.solicited = wqe.solicited && wqe.consumes_receive();
+        }
+        if let Some(d) = wqe.datagram {
+            let qkey = if d.qkey.get() >> 31 != 0 { q.qkey } else { d.qkey };
+            ext.deth = Some(Deth { qkey, source_qp: q.qpn });
+            bth.dest_qp = d.dest_qp;
+        }
+        bth.pkey = PKey::DEFAULT;
+        bth.ack_request =
+            q.kind == QpType::Rc && (next.last || self.since_ack_request + 1 >= q.ack_every);
+        Draft { bth, ext, length: next.length }
+    }
+
+    /// The packet has been put into the train.
+    fn commit<M>(
+        &mut self,
+        q: &Facts,
+        sh: &mut Shared<M>,
+        now: Instant,
+        next: &Next,
+        wire_len: usize,
+    ) {
+        let (start, end) = (self.nxt, self.nxt + u64::from(next.asked.0));
+        if q.kind == QpType::Rc {
+            let cost = window::cost(wire_len);
+            let fetch = next.asked.1 > 0 || next.operation == Operation::ReadRequest;
+            if fetch {
+                let full = window::cost(q.mtu as usize + 20);
+                let read = if next.asked.1 > q.mtu {
+                    full * u64::from(next.asked.0)
+                } else {
+                    window::cost(next.asked.1 as usize + 20)
+                };
+                if start >= self.max && next.operation == Operation::ReadRequest {
+                    self.read_ends.push_back(end);
+                }
+                self.flight.asked(&mut sh.windows, q.peer, start..end, (cost, read));
+            } else {
+                self.flight.sent(&mut sh.windows, q.peer, start, end, cost);
+            }
+            if start < self.max {
+                sh.counters.retransmitted_packets += 1;
+            }
+            if self.ack_deadline.is_none() {
+                self.ack_deadline = q.timeout.map(|t| now + t);
+            }
+        }
+        let asks = next.last || self.since_ack_request + 1 >= q.ack_every;
+        self.since_ack_request = if asks { 0 } else { self.since_ack_request + 1 };
+        self.nxt = end;
+        self.max = self.max.max(end);
+    }
+
+    /// Where a request's packets go.
+    fn path<M>(&self, q: &Facts, sh: &Shared<M>, wqe: &Wqe) -> Option<Path> {
+        match &wqe.datagram {
+            None => q.path,
+            Some(d) => {
+                let mut path = crate::qp::path_of(&sh.gids, &d.av)?;
+                path.source_port = wire::flow::datagram_source_port(q.qpn);
+                Some(path)
+            }
+        }
+    }
+
+    /// Moves back to `seq`, an unacknowledged sequence.
+    pub(crate) fn go_back<M>(&mut self, q: &Facts, sh: &mut Shared<M>, seq: u64) {
+        self.flight.recalled(&mut sh.windows, q.peer, seq);
+        self.nxt = seq;
+        self.since_ack_request = 0;
+        self.cursor = self.queue.wqes.partition_point(|w| w.started && w.end <= seq);
+    }
+
+    /// Forgets the READ requests that have been answered in full.
+    pub(crate) fn forget_reads(&mut self) {
+        while self.read_ends.front().is_some_and(|&end| end <= self.una) {
+            self.read_ends.pop_front();
+        }
+    }
+
+    /// Completes what is done, in order. The first that has failed is returned.
+    pub(crate) fn retire<M>(
+        &mut self,
+        q: &Facts,
+        sh: &mut Shared<M>,
+        now: Instant,
+    ) -> Result<(), Fatal> {
+        while let Some(w) = self.queue.wqes.front() {
+            if let Some(status) = w.failed {
+                return Err(Fatal { wr_id: w.wr_id, status });
+            }
+            if !w.started || w.end > self.una {
+                break;
+            }
+            self.acked_messages = w.message;
+            let entry = Completion {
+                wr_id: w.wr_id,
+                status: WcStatus::Success,
+                opcode: w.wc_opcode(),
+                byte_len: w.length,
+                qp: q.qpn,
+                ..Completion::default()
+            };
+            let signaled = w.signaled;
+            self.queue.wqes.pop_front();
+            self.cursor = self.cursor.saturating_sub(1);
+            if signaled {
+                sh.complete(q.send_cq, now, entry);
+            }
+        }
+        Ok(())
+    }
+
+    /// Completes every request left as flushed; the first of them with `first`, if given.
+    pub(crate) fn flush<M>(
+        &mut self,
+        q: &Facts,
+        sh: &mut Shared<M>,
+        now: Instant,
+        first: Option<Fatal>,
+    ) {
+        let mut status = first.map(|f| f.status);
+        let una = self.una;
+        self.flight.acknowledged(&mut sh.windows, q.peer, una);
+        self.flight.recalled(&mut sh.windows, q.peer, 0);
+        while let Some(w) = self.queue.wqes.pop_front() {
+            let status = status.take().unwrap_or(WcStatus::WrFlushErr);
+            sh.fail(q.send_cq, now, q.qpn, w.wr_id, status);
+            sh.counters.req_cqe_error += 1;
+        }
+        self.cursor = 0;
+        self.nxt = self.una;
+        self.next_start = self.max;
+        self.ack_deadline = None;
+        self.rnr = None;
+    }
+
+    /// Whether the acknowledgement of something is awaited.
+    pub(crate) fn outstanding(&self) -> bool {
+        self.una < self.max
+    }
+
+    /// The span to the next ACK timeout is counted from now.
+    pub(crate) fn restart_timer(&mut self, q: &Facts, now: Instant) {
+        self.ack_deadline = if self.outstanding() { q.timeout.map(|t| now + t) } else { None };
+    }
+}
+
+/// The operation of a SEND or WRITE packet by its place in the message.
+fn operation(op: &SendOp, first: bool, last: bool) -> Operation {
+    use Operation::*;
+    match (op, first, last) {
+        (SendOp::Write(_) | SendOp::WriteImm(..), true, false) => WriteFirst,
+        (SendOp::Write(_) | SendOp::WriteImm(..), false, false) => WriteMiddle,
+        (SendOp::Write(_), false, true) => WriteLast,
+        (SendOp::WriteImm(..), false, true) => WriteLastImm,
+        (SendOp::Write(_), true, true) => WriteOnly,
+        (SendOp::WriteImm(..), true, true) => WriteOnlyImm,
+        (_, true, false) => SendFirst,
+        (_, false, false) => SendMiddle,
+        (SendOp::SendImm(_), false, true) => SendLastImm,
+        (SendOp::SendImm(_), true, true) => SendOnlyImm,
+        (SendOp::SendInvalidate(_), false, true) => SendLastInvalidate,
+        (SendOp::SendInvalidate(_), true, true) => SendOnlyInvalidate,
+        (_, false, true) => SendLast,
+        (_, true, true) => SendOnly,
+    }
+}
+
+/// How many packets may go between two that ask for an acknowledgement, when the window holds
+/// `packets`: often enough that the window never stalls.
+pub(crate) fn ack_every(packets: u64) -> u64 {
+    (packets / 4).clamp(1, ACK_REQUEST_EVERY)
+}
+
+/// The ACK timeout of a code.
+pub(crate) fn ack_timeout(code: u8) -> Option<Span> {
+    wire::aeth::ack_timeout(code)
+}
+
+/// Whether the state lets the requester send.
+pub(crate) fn sends(state: QpState) -> bool {
+    matches!(state, QpState::Rts | QpState::Sqd)
+}
