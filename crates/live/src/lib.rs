@@ -21,6 +21,10 @@ mod options;
 mod sys;
 mod udp;
 
+#[cfg(test)]
+#[allow(unsafe_code)] // System calls.
+mod testing;
+
 pub use counters::LinkCounters;
 pub use eventfd::EventFd;
 pub use info::{DeviceInfo, devices};

@@ -197,3 +197,6 @@ impl Port {
         get_int(self.socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap_or(0).max(0) as u64
     }
 }
+
+#[cfg(test)]
+mod tests;

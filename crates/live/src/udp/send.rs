@@ -256,7 +256,7 @@ impl Sender {
 
     /// Turns the first waiting message into one for each packet, because the kernel does not cut it;
     /// from now on trains are short enough, or single packets.
-    fn split(&mut self) {
+    pub(super) fn split(&mut self) {
         let whole = self.messages[self.sent];
         self.limits.segments = if whole.packets > 64 { 64 } else { 1 };
         let segment = usize::from(whole.out.segment).max(1);
