@@ -381,7 +381,7 @@ fn ipv6_with_and_without_udp_checksum() {
     // In a network of this test's own if that is permitted, else on the machine's ::1.
     std::thread::spawn(|| {
         if !crate::testing::own_network() {
-            println!("no network namespace permitted: using the machine's loopback interface");
+            eprintln!("no network namespace permitted: using the machine's loopback interface");
         }
         let lo = std::net::Ipv6Addr::LOCALHOST;
         let gid = Gid::from_ip(lo.into());
@@ -400,7 +400,7 @@ fn ipv6_with_and_without_udp_checksum() {
         let info = DeviceInfo { name, index: 0, netdev, gids, guid: 1, mtu: Mtu::B4096 };
         let mut link = match UdpLink::open(&info, &Options::default()) {
             Ok((link, _)) => link,
-            Err(why) => return println!("skipped, ::1 cannot be had: {why}"),
+            Err(why) => return eprintln!("skipped, ::1 cannot be had: {why}"),
         };
         let region = region(1 << 16);
         let path =
