@@ -1,0 +1,90 @@
+//! What the library says on standard error. An errno is a number; the sentence behind it says what
+//! was expected, what was found and what to do. `CROCEVIA_LOG` = `off`, `error` (the default),
+//! `warn`, `info` or `debug` chooses how much is said. Each sentence is said once.
+
+use std::collections::HashSet;
+use std::fmt::Display;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// How important a sentence is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Level {
+    /// Nothing is said.
+    Off,
+    /// A call failed in a way that a working program would not expect.
+    Error,
+    /// A call failed in a way that programs try on purpose (unsupported, busy).
+    Warn,
+    /// A call failed as part of normal flow (queue full).
+    Info,
+    /// More.
+    Debug,
+}
+
+/// Sentences remembered so as not to be repeated; beyond that many, nothing more is said.
+const MAX_SENTENCES: usize = 64;
+
+impl Level {
+    fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "off" | "none" | "0" => Self::Off,
+            "error" => Self::Error,
+            "warn" => Self::Warn,
+            "info" => Self::Info,
+            "debug" | "trace" => Self::Debug,
+            _ => return None,
+        })
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Off | Self::Error => "error",
+            Self::Warn => "warning",
+            Self::Info => "info",
+            Self::Debug => "debug",
+        }
+    }
+}
+
+fn threshold() -> Level {
+    static THRESHOLD: OnceLock<Level> = OnceLock::new();
+    *THRESHOLD.get_or_init(|| {
+        std::env::var("CROCEVIA_LOG").ok().and_then(|v| Level::parse(&v)).unwrap_or(Level::Error)
+    })
+}
+
+/// Whether sentences of `level` are said at all.
+pub(crate) fn enabled(level: Level) -> bool {
+    level <= threshold()
+}
+
+/// Says that `call` failed, once per sentence.
+pub(crate) fn say(level: Level, call: &str, sentence: &dyn Display) {
+    if !enabled(level) {
+        return;
+    }
+    static SAID: Mutex<Option<HashSet<String>>> = Mutex::new(None);
+    let line = format!("crocevia: {}: {call}: {sentence}", level.word());
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    let said = said.get_or_insert_default();
+    if said.len() >= MAX_SENTENCES || !said.insert(line.clone()) {
+        return;
+    }
+    eprintln!("{line}");
+    if said.len() == MAX_SENTENCES {
+        eprintln!("crocevia: further messages are not shown");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Level;
+
+    #[test]
+    fn levels_are_ordered_and_parsed() {
+        assert!(Level::Off < Level::Error && Level::Error < Level::Warn);
+        assert_eq!(Level::parse("off"), Some(Level::Off));
+        assert_eq!(Level::parse("debug"), Some(Level::Debug));
+        assert_eq!(Level::parse("loud"), None);
+    }
+}
