@@ -2,9 +2,7 @@
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 
-use super::{
-    ibv_comp_channel, ibv_cq, ibv_pd, ibv_qp, ibv_srq, ibv_td, layout,
-};
+use super::{ibv_comp_channel, ibv_cq, ibv_pd, ibv_qp, ibv_srq, ibv_td, layout};
 
 /// `struct ibv_device_attr`.
 #[repr(C)]
@@ -368,7 +366,7 @@ pub(crate) struct ibv_async_event {
 
 layout! {
     ibv_device_attr: 232, node_guid @ 64, vendor_id @ 96, max_qp @ 108, device_cap_flags @ 116,
-        atomic_cap @ 168, max_pkeys @ 228, phys_port_cnt @ 231;
+        atomic_cap @ 164, max_pkeys @ 224, phys_port_cnt @ 227;
     ibv_odp_caps: 24, rc_odp_caps @ 8;
     ibv_device_attr_ex: 400, comp_mask @ 232, odp_caps @ 240, completion_timestamp_mask @ 264,
         hca_core_clock @ 272, device_cap_flags_ex @ 280, tso_caps @ 288, rss_caps @ 296,

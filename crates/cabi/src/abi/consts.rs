@@ -24,8 +24,6 @@ pub(crate) const QPT_UD: u32 = 4;
 
 /// `IBV_SEND_INLINE`.
 pub(crate) const SEND_INLINE: u32 = 1 << 3;
-/// `IBV_SEND_IP_CSUM`.
-pub(crate) const SEND_IP_CSUM: u32 = 1 << 4;
 
 /// `IBV_ACCESS_OPTIONAL_RANGE`: access bits that a device may ignore.
 pub(crate) const ACCESS_OPTIONAL_RANGE: u32 = 0x3FF0_0000;

@@ -13,13 +13,11 @@ type NoOp = *mut c_void;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct ibv_context_ops {
-    pub query_device:
-        Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_device_attr) -> c_int>,
+    pub query_device: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_device_attr) -> c_int>,
     pub query_port: Option<unsafe extern "C" fn(*mut ibv_context, u8, *mut ibv_port_attr) -> c_int>,
     pub dead_2: [NoOp; 5],
     pub alloc_mw: Option<unsafe extern "C" fn(*mut ibv_pd, c_int) -> *mut ibv_mw>,
-    pub bind_mw:
-        Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_mw, *mut ibv_mw_bind) -> c_int>,
+    pub bind_mw: Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_mw, *mut ibv_mw_bind) -> c_int>,
     pub dealloc_mw: Option<unsafe extern "C" fn(*mut ibv_mw) -> c_int>,
     pub dead_10: NoOp,
     pub poll_cq: Option<unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int>,
@@ -29,12 +27,10 @@ pub(crate) struct ibv_context_ops {
         unsafe extern "C" fn(*mut ibv_srq, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int,
     >,
     pub dead_21: [NoOp; 4],
-    pub post_send: Option<
-        unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int,
-    >,
-    pub post_recv: Option<
-        unsafe extern "C" fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int,
-    >,
+    pub post_send:
+        Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int>,
+    pub post_recv:
+        Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int>,
     pub dead_27: [NoOp; 5],
 }
 
@@ -58,8 +54,7 @@ pub(crate) struct verbs_context {
     pub since_59: [NoOp; 6],
     pub query_port:
         Option<unsafe extern "C" fn(*mut ibv_context, u8, *mut ibv_port_attr, usize) -> c_int>,
-    pub advise_mr:
-        Option<unsafe extern "C" fn(*mut ibv_pd, u32, u32, *mut ibv_sge, u32) -> c_int>,
+    pub advise_mr: Option<unsafe extern "C" fn(*mut ibv_pd, u32, u32, *mut ibv_sge, u32) -> c_int>,
     pub alloc_null_mr: NoOp,
     pub counters: [NoOp; 4],
     pub device_memory: [NoOp; 3],
@@ -76,9 +71,8 @@ pub(crate) struct verbs_context {
     pub work_queues: [NoOp; 5],
     pub query_rt_values:
         Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_values_ex) -> c_int>,
-    pub create_cq_ex: Option<
-        unsafe extern "C" fn(*mut ibv_context, *mut ibv_cq_init_attr_ex) -> *mut ibv_cq_ex,
-    >,
+    pub create_cq_ex:
+        Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_cq_init_attr_ex) -> *mut ibv_cq_ex>,
     pub private: NoOp,
     pub query_device_ex: Option<
         unsafe extern "C" fn(
@@ -93,13 +87,11 @@ pub(crate) struct verbs_context {
     pub create_flow: NoOp,
     pub placeholder_1: NoOp,
     pub open_qp: NoOp,
-    pub create_qp_ex: Option<
-        unsafe extern "C" fn(*mut ibv_context, *mut ibv_qp_init_attr_ex) -> *mut ibv_qp,
-    >,
+    pub create_qp_ex:
+        Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_qp_init_attr_ex) -> *mut ibv_qp>,
     pub get_srq_num: Option<unsafe extern "C" fn(*mut ibv_srq, *mut u32) -> c_int>,
-    pub create_srq_ex: Option<
-        unsafe extern "C" fn(*mut ibv_context, *mut ibv_srq_init_attr_ex) -> *mut ibv_srq,
-    >,
+    pub create_srq_ex:
+        Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_srq_init_attr_ex) -> *mut ibv_srq>,
     pub open_xrcd: NoOp,
     pub close_xrcd: NoOp,
     pub placeholder_3: u64,

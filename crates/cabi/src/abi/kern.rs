@@ -114,6 +114,6 @@ layout! {
     ib_uverbs_qp_attr: 144, ah_attr @ 40, alt_ah_attr @ 72, max_send_wr @ 104, pkey_index @ 124,
         alt_timeout @ 138;
     ib_user_path_rec: 64, raw_traffic @ 36, mtu @ 48, hop_limit @ 54, preference @ 63;
-    ibv_sa_path_rec: 72, raw_traffic @ 36, flow_label @ 40, hop_limit @ 44, reversible @ 48,
+    ibv_sa_path_rec: 64, raw_traffic @ 36, flow_label @ 40, hop_limit @ 44, reversible @ 48,
         numb_path @ 52, pkey @ 54, sl @ 56, preference @ 63;
 }

@@ -64,9 +64,7 @@ fn reply_vector(handle: &ContextHandle, wc: &ibv_wc, area: &[u8; 40]) -> Done<ib
     let v4 = &area[20..];
     let is_v4 = v4[0] == 0x45 && area[0] >> 4 != 6;
     let (own, peer, flow_label, traffic_class) = if is_v4 {
-        let address = |at: usize| {
-            Gid::from_ip([v4[at], v4[at + 1], v4[at + 2], v4[at + 3]].into())
-        };
+        let address = |at: usize| Gid::from_ip([v4[at], v4[at + 1], v4[at + 2], v4[at + 3]].into());
         (address(16), address(12), 0, v4[1])
     } else {
         let gid = |at: usize| {

@@ -88,10 +88,7 @@ pub(crate) unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_
     })
 }
 
-pub(crate) unsafe extern "C" fn modify_cq(
-    cq: *mut ibv_cq,
-    attr: *mut ibv_modify_cq_attr,
-) -> c_int {
+pub(crate) unsafe extern "C" fn modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify_cq_attr) -> c_int {
     const MODERATE: u32 = 1;
     code("ibv_modify_cq", || {
         let handle = find::<CqHandle>(cq)?;

@@ -7,7 +7,7 @@ use crate::abi::*;
 use crate::convert;
 use crate::entry::{context_of, create};
 use crate::errno::{EINVAL, Fail, guarded, object};
-use crate::handle::{ContextHandle, CqHandle, PdHandle, find, is_live, trust};
+use crate::handle::{ContextHandle, CqHandle, PdHandle, is_live, trust};
 
 pub(crate) unsafe extern "C" fn create_cq_ex(
     context: *mut ibv_context,
@@ -38,8 +38,7 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
         }
         let single_threaded = flags & cq_init::SINGLE_THREADED != 0;
         let vector = i64::from(attr.comp_vector);
-        let cq =
-            create(context, attr.cqe, attr.cq_context, attr.channel, vector, single_threaded)?;
+        let cq = create(context, attr.cqe, attr.cq_context, attr.channel, vector, single_threaded)?;
         Ok(cq.cast::<ibv_cq_ex>())
     })
 }

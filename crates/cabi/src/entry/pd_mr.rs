@@ -265,8 +265,7 @@ pub(crate) unsafe extern "C" fn ibv_rereg_mr(
         result = rereg::ERR_CMD;
         // SAFETY: a program that changes a region uses it in no other call meanwhile; the public
         // part is written under the same promise.
-        let (region_object, public) =
-            unsafe { (handle.mr.get_mut(), &mut *handle.public.get()) };
+        let (region_object, public) = unsafe { (handle.mr.get_mut(), &mut *handle.public.get()) };
         region_object.rereg(new_pd, region, access)?;
         public.lkey = region_object.lkey().get();
         public.rkey = region_object.rkey().get();

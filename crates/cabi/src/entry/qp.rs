@@ -40,7 +40,9 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
         let attr = unsafe { &mut *attr };
         if attr.comp_mask & !KNOWN != 0 {
             let unknown = attr.comp_mask & !KNOWN;
-            return Err(Fail::unsupported(format!("queue pair attributes {unknown:#x} (comp_mask)")));
+            return Err(Fail::unsupported(format!(
+                "queue pair attributes {unknown:#x} (comp_mask)"
+            )));
         }
         if attr.comp_mask & qp_init::PD == 0 {
             return Err(Fail::invalid("a queue pair needs a protection domain"));

@@ -231,8 +231,10 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
         libc::pthread_mutex_unlock(&raw mut (*qp).base.mutex);
         match outcome {
             Ok(()) => 0,
-            Err(error) => guarded("ibv_wr_complete", || Fail::Post(error).report("ibv_wr_complete"))
-                .unwrap_or(libc::EIO),
+            Err(error) => {
+                guarded("ibv_wr_complete", || Fail::Post(error).report("ibv_wr_complete"))
+                    .unwrap_or(libc::EIO)
+            }
         }
     }
 }

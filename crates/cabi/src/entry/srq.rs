@@ -102,10 +102,7 @@ pub(crate) unsafe extern "C" fn ibv_modify_srq(
     })
 }
 
-pub(crate) unsafe extern "C" fn ibv_query_srq(
-    srq: *mut ibv_srq,
-    out: *mut ibv_srq_attr,
-) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, out: *mut ibv_srq_attr) -> c_int {
     code("ibv_query_srq", || {
         let handle = find::<SrqHandle>(srq)?;
         if out.is_null() {

@@ -51,14 +51,8 @@ pub(crate) extern "C" fn ibv_node_type_str(node_type: c_int) -> *const c_char {
 }
 
 pub(crate) extern "C" fn ibv_port_state_str(state: u32) -> *const c_char {
-    const NAMES: [&CStr; 6] = [
-        c"no state change (NOP)",
-        c"down",
-        c"init",
-        c"armed",
-        c"active",
-        c"active defer",
-    ];
+    const NAMES: [&CStr; 6] =
+        [c"no state change (NOP)", c"down", c"init", c"armed", c"active", c"active defer"];
     pick(&NAMES, state, c"unknown")
 }
 
