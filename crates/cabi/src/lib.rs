@@ -4,8 +4,10 @@
 //!
 //! Loading the library does nothing: no thread, no socket, no file before the first
 //! `ibv_open_device`, because a preloaded library is in every child process too.
-#![allow(unsafe_code)] // C callers hand in addresses; each block says why it may follow them.
-#![cfg_attr(test, allow(dead_code))] // The exports, which use everything, are not in the unit tests.
+#![allow(unsafe_code)]
+// C callers hand in addresses; each block says why it may follow them.
+// The exports, which use everything, are not in the unit tests.
+#![cfg_attr(test, allow(dead_code, unused_imports))]
 
 mod abi;
 mod convert;

@@ -365,6 +365,7 @@ pub(crate) struct ibv_async_event {
 }
 
 layout! {
+    ATTRIBUTES:
     ibv_device_attr: 232, node_guid @ 64, vendor_id @ 96, max_qp @ 108, device_cap_flags @ 116,
         atomic_cap @ 164, max_pkeys @ 224, phys_port_cnt @ 227;
     ibv_odp_caps: 24, rc_odp_caps @ 8;

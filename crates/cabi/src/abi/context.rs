@@ -104,22 +104,28 @@ pub(crate) struct verbs_context {
 pub(crate) type AccessFlags = c_uint;
 
 layout! {
+    OPS:
     ibv_context_ops: 256, query_port @ 8, alloc_mw @ 56, bind_mw @ 64, dealloc_mw @ 72,
         poll_cq @ 88, req_notify_cq @ 96, post_srq_recv @ 160, post_send @ 200, post_recv @ 208;
 }
 
 #[cfg(target_arch = "x86_64")]
 layout! {
+    CONTEXT:
     ibv_context: 328, ops @ 8, cmd_fd @ 264, async_fd @ 268, num_comp_vectors @ 272, mutex @ 280,
         abi_compat @ 320;
 }
 
 /// Checks how far before the public context an operation lies.
 macro_rules! before_context {
-    ($($field:ident - $offset:literal;)*) => { $(const _: () = assert!(
-        core::mem::offset_of!(verbs_context, context)
-            - core::mem::offset_of!(verbs_context, $field) == $offset
-    );)* };
+    ($($field:ident - $offset:literal;)*) => {
+        $(const _: () = assert!(
+            core::mem::offset_of!(verbs_context, context)
+                - core::mem::offset_of!(verbs_context, $field) == $offset
+        );)*
+        #[cfg(test)]
+        pub(super) const BEFORE_CONTEXT: &[(&str, usize)] = &[$((stringify!($field), $offset),)*];
+    };
 }
 
 before_context! {
@@ -133,4 +139,4 @@ before_context! {
 }
 
 #[cfg(target_arch = "x86_64")]
-layout! { verbs_context: 696; }
+const _: () = assert!(size_of::<verbs_context>() == 696);

@@ -110,6 +110,7 @@ pub(crate) struct ibv_sa_path_rec {
 }
 
 layout! {
+    KERNEL:
     ib_uverbs_ah_attr: 32, sgid_index @ 20, dlid @ 24, port_num @ 30;
     ib_uverbs_qp_attr: 144, ah_attr @ 40, alt_ah_attr @ 72, max_send_wr @ 104, pkey_index @ 124,
         alt_timeout @ 138;

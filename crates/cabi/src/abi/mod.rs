@@ -17,11 +17,24 @@ pub(crate) use kern::*;
 pub(crate) use object::*;
 pub(crate) use work::*;
 
-/// Checks sizes and offsets at compile time.
+/// Checks sizes and offsets at compile time, and keeps the list for the test that asks the C
+/// compiler about the same.
 macro_rules! layout {
-    ($($name:ident: $size:literal $(, $field:ident @ $offset:literal)*;)*) => { $(
-        const _: () = assert!(size_of::<$name>() == $size);
-        $(const _: () = assert!(core::mem::offset_of!($name, $field) == $offset);)*
-    )* };
+    ($list:ident: $($name:ident: $size:literal $(, $field:ident @ $offset:literal)*;)*) => {
+        $(
+            const _: () = assert!(size_of::<$name>() == $size);
+            $(const _: () = assert!(core::mem::offset_of!($name, $field) == $offset);)*
+        )*
+        #[cfg(test)]
+        pub(super) const $list: &[crate::abi::Layout] =
+            &[$((stringify!($name), $size, &[$((stringify!($field), $offset),)*]),)*];
+    };
 }
 pub(crate) use layout;
+
+/// Name, size, fields with their offsets.
+#[cfg(test)]
+type Layout = (&'static str, usize, &'static [(&'static str, usize)]);
+
+#[cfg(test)]
+mod layout_tests;

@@ -177,6 +177,7 @@ pub(crate) struct ibv_qp_ex {
 }
 
 layout! {
+    OBJECTS:
     ibv_device: 664, node_type @ 16, transport_type @ 20, name @ 24, dev_name @ 88,
         dev_path @ 152, ibdev_path @ 408;
     ibv_pd: 16, handle @ 8;
@@ -189,6 +190,7 @@ layout! {
 
 #[cfg(target_arch = "x86_64")]
 layout! {
+    OBJECTS_WITH_MUTEX:
     ibv_cq: 128, channel @ 8, cq_context @ 16, handle @ 24, cqe @ 28, mutex @ 32, cond @ 72,
         comp_events_completed @ 120, async_events_completed @ 124;
     ibv_cq_ex: 288, comp_mask @ 128, status @ 132, wr_id @ 136, start_poll @ 144, next_poll @ 152,

@@ -168,6 +168,7 @@ pub(crate) struct ibv_grh {
 }
 
 layout! {
+    WORK:
     ibv_sge: 16, length @ 8, lkey @ 12;
     ibv_data_buf: 16, length @ 8;
     ibv_mw_bind_info: 32, addr @ 8, length @ 16, mw_access_flags @ 24;
