@@ -107,15 +107,16 @@ pub(crate) unsafe fn send_request<'a>(
     wr: &ibv_send_wr,
     scratch: &'a mut Scratch,
 ) -> Post<SendRequest<'a>> {
-    // SAFETY: by contract, for this and the blocks below.
-    let op = unsafe { send_op(wr) }?;
+    // SAFETY: by contract.
+    let (op, list) = unsafe { (send_op(wr)?, entries(wr.sg_list, wr.num_sge)?) };
     let flags = send_flags(wr.send_flags)?;
-    let list = unsafe { entries(wr.sg_list, wr.num_sge) }?;
     let data = if wr.send_flags & SEND_INLINE != 0 {
         match list {
+            // SAFETY: by contract the bytes are readable, and there are some.
             [one] if one.length > 0 => SendData::Inline(unsafe {
                 core::slice::from_raw_parts(one.addr as *const u8, one.length as usize)
             }),
+            // SAFETY: by contract.
             _ => SendData::Inline(unsafe { scratch.inline(list) }?),
         }
     } else {
@@ -123,7 +124,8 @@ pub(crate) unsafe fn send_request<'a>(
     };
     let datagram = match qp_type {
         QpType::Ud | QpType::Gsi if !matches!(op, SendOp::LocalInvalidate(_)) => {
-            let ud = unsafe { wr.wr.ud };
+            let ud = wr.ud();
+            // SAFETY: by contract.
             Some(unsafe { datagram(ud.ah, ud.remote_qpn, ud.remote_qkey) }?)
         }
         _ => None,
@@ -156,10 +158,8 @@ pub(crate) fn send_flags(bits: u32) -> Post<SendFlags> {
 #[inline]
 unsafe fn send_op(wr: &ibv_send_wr) -> Post<SendOp> {
     let imm = wr.imm_data.to_ne_bytes();
-    // SAFETY (all blocks): every member of the unions is plain data; pointers in them are valid by
-    // contract.
     let rdma = || {
-        let rdma = unsafe { wr.wr.rdma };
+        let rdma = wr.rdma();
         Remote { addr: rdma.remote_addr, rkey: RKey::new(rdma.rkey) }
     };
     Ok(match wr.opcode {
@@ -170,18 +170,19 @@ unsafe fn send_op(wr: &ibv_send_wr) -> Post<SendOp> {
         wr::SEND_WITH_INV => SendOp::SendInvalidate(RKey::new(wr.imm_data)),
         wr::RDMA_READ => SendOp::Read(rdma()),
         wr::ATOMIC_CMP_AND_SWP => {
-            let a = unsafe { wr.wr.atomic };
+            let a = wr.atomic();
             let remote = Remote { addr: a.remote_addr, rkey: RKey::new(a.rkey) };
             SendOp::CompareSwap { remote, compare: a.compare_add, swap: a.swap }
         }
         wr::ATOMIC_FETCH_AND_ADD => {
-            let a = unsafe { wr.wr.atomic };
+            let a = wr.atomic();
             let remote = Remote { addr: a.remote_addr, rkey: RKey::new(a.rkey) };
             SendOp::FetchAdd { remote, add: a.compare_add }
         }
         wr::LOCAL_INV => SendOp::LocalInvalidate(RKey::new(wr.imm_data)),
         wr::BIND_MW => {
-            let bind = unsafe { &wr.tail.bind_mw };
+            let bind = wr.bind_mw();
+            // SAFETY: window and region are valid by contract.
             SendOp::BindWindow(unsafe { bind_window(bind.mw, bind.rkey, &bind.bind_info) }?)
         }
         _ => return Err(PostError::Operation),

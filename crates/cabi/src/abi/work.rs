@@ -119,6 +119,36 @@ pub(crate) struct ibv_send_wr {
     pub tail: wr_tail,
 }
 
+impl ibv_send_wr {
+    /// `wr.rdma`.
+    #[inline]
+    pub(crate) fn rdma(&self) -> wr_rdma {
+        // SAFETY: every member of the unions is plain data, for which any bytes are a value.
+        unsafe { self.wr.rdma }
+    }
+
+    /// `wr.atomic`.
+    #[inline]
+    pub(crate) fn atomic(&self) -> wr_atomic {
+        // SAFETY: as above.
+        unsafe { self.wr.atomic }
+    }
+
+    /// `wr.ud`.
+    #[inline]
+    pub(crate) fn ud(&self) -> wr_ud {
+        // SAFETY: as above.
+        unsafe { self.wr.ud }
+    }
+
+    /// `bind_mw`.
+    #[inline]
+    pub(crate) fn bind_mw(&self) -> &wr_bind_mw {
+        // SAFETY: as above.
+        unsafe { &self.tail.bind_mw }
+    }
+}
+
 /// `struct ibv_recv_wr`.
 #[repr(C)]
 #[derive(Clone, Copy)]

@@ -4,11 +4,11 @@
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
 
-use crocevia::{AsyncEvent, CompChannel};
+use crocevia::{AsyncEvent, CompChannel, Qpn, SrqId};
 
 use crate::abi::*;
 use crate::entry::context_of;
-use crate::errno::{EINVAL, code, guarded, object, set_errno};
+use crate::errno::{Done, EINVAL, code, guarded, object, set_errno};
 use crate::handle::{
     ChannelHandle, ContextHandle, CqHandle, QpHandle, Slot, SrqHandle, find, free, give, is_live,
 };
@@ -173,19 +173,22 @@ pub(crate) unsafe extern "C-unwind" fn ibv_get_async_event(
 
 /// The event of the layer below that an event of a program stands for. Which one of an object's
 /// events it was does not matter: they are counted by object.
-fn acknowledged(event: &ibv_async_event) -> Result<Option<(*mut ibv_context, AsyncEvent)>, ()> {
-    // SAFETY (all blocks): the type says which member counts; objects with an unacknowledged event
-    // are not freed, and the registry is asked before they are looked at.
-    match event.event_type {
+fn acknowledged(event: &ibv_async_event) -> Done<Option<(*mut ibv_context, AsyncEvent)>> {
+    // SAFETY: every member of the union is plain data; which one counts the type says, and the
+    // registry is asked before it is followed.
+    let (cq, qp, srq) = unsafe { (event.element.cq, event.element.qp, event.element.srq) };
+    Ok(match event.event_type {
         event::CQ_ERR => {
-            let handle = find::<CqHandle>(unsafe { event.element.cq }).map_err(drop)?;
+            let handle = find::<CqHandle>(cq)?;
+            // SAFETY: the handle is live.
             let context = unsafe { (*handle.public.get()).base.context };
-            Ok(Some((context, AsyncEvent::CqErr(handle.cq.get().id()))))
+            Some((context, AsyncEvent::CqErr(handle.cq.get().id())))
         }
         event::SRQ_ERR | event::SRQ_LIMIT_REACHED => {
-            let handle = find::<SrqHandle>(unsafe { event.element.srq }).map_err(drop)?;
+            let handle = find::<SrqHandle>(srq)?;
+            // SAFETY: the handle is live. Its slot may be on its way out, so it is not looked at.
             let public = unsafe { &*handle.public.get() };
-            Ok(Some((public.context, AsyncEvent::SrqErr(crocevia::SrqId(public.handle)))))
+            Some((public.context, AsyncEvent::SrqErr(SrqId(public.handle))))
         }
         event::COMM_EST
         | event::SQ_DRAINED
@@ -193,12 +196,13 @@ fn acknowledged(event: &ibv_async_event) -> Result<Option<(*mut ibv_context, Asy
         | event::QP_REQ_ERR
         | event::QP_ACCESS_ERR
         | event::QP_LAST_WQE_REACHED => {
-            let handle = find::<QpHandle>(unsafe { event.element.qp }).map_err(drop)?;
+            let handle = find::<QpHandle>(qp)?;
+            // SAFETY: as above.
             let base = unsafe { &(*handle.public.get()).base };
-            Ok(Some((base.context, AsyncEvent::QpFatal(crocevia::Qpn::new(base.qp_num)))))
+            Some((base.context, AsyncEvent::QpFatal(Qpn::new(base.qp_num))))
         }
-        _ => Ok(None),
-    }
+        _ => None,
+    })
 }
 
 pub(crate) unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
@@ -208,7 +212,7 @@ pub(crate) unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event)
         }
         // SAFETY: not null, readable by the call's contract.
         let event = unsafe { event.read() };
-        if let Some((context, event)) = acknowledged(&event).map_err(|()| EINVAL)? {
+        if let Some((context, event)) = acknowledged(&event)? {
             context_of(context)?.context.ack_async_event(&event);
         }
         Ok(())

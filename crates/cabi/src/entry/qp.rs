@@ -259,7 +259,7 @@ pub(crate) unsafe extern "C" fn post_send(
                     .map_err(|error| (at, error))?;
                 if wr.opcode == wr::BIND_MW {
                     // The window carries the key it was bound under.
-                    let bind = wr.tail.bind_mw;
+                    let bind = wr.bind_mw();
                     (*trust::<MwHandle>(bind.mw).public.get()).rkey = bind.rkey;
                 }
                 at = wr.next;
