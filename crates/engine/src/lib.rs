@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod attr;
+pub mod cm;
 pub mod counters;
 pub mod cq;
 pub mod device;

@@ -38,3 +38,33 @@ pub const ACK_DELAY: Span = Span::from_us(20);
 pub const DEFAULT_HOP_LIMIT: u8 = 64;
 /// Packets that may be in flight unacknowledged on a queue pair (fewer than 2^23, transport rules).
 pub const MAX_PSN_OUTSTANDING: u64 = 1 << 22;
+/// Connections that a connection manager knows, those in time-wait included.
+pub const MAX_CONNECTIONS: usize = 1 << 16;
+/// Services that a connection manager listens on.
+pub const MAX_LISTENERS: usize = 1 << 12;
+/// Service resolutions under way, each direction.
+pub const MAX_RESOLUTIONS: usize = 1 << 14;
+/// Events of the connection manager that wait for the driver before new requests are not taken.
+pub const MAX_CM_EVENTS: usize = 1 << 16;
+/// Management datagrams that wait for the driver; more are lost, as on the wire.
+pub const MAX_CM_OUTGOING: usize = 1 << 12;
+/// Response timeout code asked of peers: 4.096 µs × 2^20 = 4.3 s.
+pub const CM_RESPONSE_TIMEOUT: u8 = 20;
+/// Least and greatest response timeout code that is taken from a peer: 67 ms, 17 s.
+pub const CM_RESPONSE_TIMEOUTS: (u8, u8) = (14, 22);
+/// Times that a management message is repeated at the full timeout.
+pub const CM_RETRIES: u8 = 15;
+/// Repeats before those, at 1/16, 1/8, 1/4 and 1/2 of the timeout: a lost message costs little.
+pub const CM_QUICK_RETRIES: u8 = 4;
+/// Service timeout code of an MRA, given and honoured at most: 69 s.
+pub const CM_SERVICE_TIMEOUT: u8 = 24;
+/// ACK timeout code that a connection gets where the application names none: 268 ms.
+pub const CM_ACK_TIMEOUT: u8 = 16;
+/// RNR timer code that a connection gets where the application names none: 0.64 ms.
+pub const CM_MIN_RNR_TIMER: u8 = 12;
+/// Target ACK delay code reported to peers: 4.096 µs × 2^15 = 134 ms.
+pub const CM_ACK_DELAY: u8 = 15;
+/// Least and greatest ACK timeout code from which the time-wait is reckoned (twice the time).
+pub const CM_TIME_WAIT: (u8, u8) = (14, 20);
+/// A request that the application does not answer is kept this long after the peer's last sign.
+pub const CM_REQUEST_LIFETIME: Span = Span::from_ms(120_000);
