@@ -336,7 +336,7 @@ impl<T: FaultItem> FaultStage<T> {
                 return;
             }
         }
-        let jitter = u128::from(jitter) * u128::from(self.spec.jitter.as_ps()) >> 64;
+        let jitter = (u128::from(jitter) * u128::from(self.spec.jitter.as_ps())) >> 64;
         let mut at = sent + self.spec.delay + Span::from_ps(jitter as u64);
         if let Some(last) = self.queue.back()
             && at.is_before(last.delivered.at)
@@ -402,7 +402,7 @@ impl Draw {
 
     /// An even number below `bound`.
     fn below(&mut self, bound: u32) -> u32 {
-        (u128::from(self.next()) * u128::from(bound) >> 64) as u32
+        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u32
     }
 
     fn hits(&mut self, chance: Chance) -> bool {
