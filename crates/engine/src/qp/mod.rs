@@ -225,7 +225,9 @@ impl QueuePair {
 
     /// The earliest time at which something happens by itself.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        [self.requester.deadline(), self.responder.owed.deadline(), self.not_before]
+        // In the rotation it is asked what it owes anyway, and its deadlines are looked at after that.
+        let owed = if self.ready { None } else { self.responder.owed.deadline() };
+        [self.requester.deadline(), owed, self.not_before]
             .into_iter()
             .flatten()
             .reduce(Instant::earlier)
