@@ -1,8 +1,10 @@
 //! The codes of acknowledgements: syndrome bytes, credit counts, RNR and ACK timers. The headers
 //! that carry them are in `packet`; what to do about them is the engine's business.
 
+use core::fmt;
+
 use crate::packet::{NakCode, Syndrome};
-use crate::units::Span;
+use crate::units::{PS_PER_US, Span};
 
 /// The credit code that says "no end-to-end credits".
 pub const NO_CREDITS: u8 = 31;
@@ -95,6 +97,35 @@ impl Syndrome {
             Self::RnrNak(timer) => 0x20 | (timer & 31),
             Self::Nak(code) => 0x60 | code as u8,
             Self::Reserved(byte) => byte,
+        }
+    }
+}
+
+impl fmt::Display for NakCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::PsnSequenceError => "PSN sequence error",
+            Self::InvalidRequest => "invalid request",
+            Self::RemoteAccessError => "remote access error",
+            Self::RemoteOperationalError => "remote operational error",
+            Self::InvalidRdRequest => "invalid RD request",
+        })
+    }
+}
+
+impl fmt::Display for Syndrome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Ack(code) => match credit_count(code) {
+                Some(count) => write!(f, "ACK, {count} credits"),
+                None => f.write_str("ACK"),
+            },
+            Self::RnrNak(code) => {
+                let us = rnr_timer(code).as_ps() / PS_PER_US;
+                write!(f, "RNR NAK, {}.{:02} ms", us / 1000, us % 1000 / 10)
+            }
+            Self::Nak(code) => write!(f, "NAK, {code}"),
+            Self::Reserved(byte) => write!(f, "reserved syndrome {byte:#04x}"),
         }
     }
 }

@@ -18,10 +18,38 @@ const AFTER_ABSENT_LRH: u32 = 0x2144_DF1C;
 /// of the IPv4 header and the UDP header.
 pub const BEHIND_IDENT: usize = 12 + 8;
 
+/// Below so many bytes the CRC crate goes byte by byte; eight at a time is three times as fast.
+const SHORT: usize = 64;
+
 fn update(state: u32, bytes: &[u8]) -> u32 {
+    if bytes.len() < SHORT {
+        return update_short(state, bytes);
+    }
     let mut hasher = Hasher::new_with_initial(state);
     hasher.update(bytes);
     hasher.finalize()
+}
+
+/// Headers: eight bytes a step, one look-up for each, all independent of each other.
+fn update_short(state: u32, bytes: &[u8]) -> u32 {
+    let (eights, rest) = bytes.as_chunks::<8>();
+    let at = |table: usize, byte: u32| STEPS[table][(byte & 0xFF) as usize];
+    let mut crc = !state;
+    for [a, b, c, d, e, f, g, h] in eights {
+        let low = crc ^ u32::from_le_bytes([*a, *b, *c, *d]);
+        let high = u32::from_le_bytes([*e, *f, *g, *h]);
+        crc = at(7, low) ^ at(6, low >> 8) ^ at(5, low >> 16) ^ at(4, low >> 24);
+        crc ^= at(3, high) ^ at(2, high >> 8) ^ at(1, high >> 16) ^ at(0, high >> 24);
+    }
+    let (fours, rest) = rest.as_chunks::<4>();
+    for four in fours {
+        let low = crc ^ u32::from_le_bytes(*four);
+        crc = at(3, low) ^ at(2, low >> 8) ^ at(1, low >> 16) ^ at(0, low >> 24);
+    }
+    for byte in rest {
+        crc = crc >> 8 ^ at(0, crc ^ u32::from(*byte));
+    }
+    !crc
 }
 
 /// The state before the BTH of a RoCEv2 packet over IPv4 without options. `udp_len` counts from the
@@ -117,27 +145,21 @@ pub fn finish(state: u32, transport: &[u8]) -> u32 {
 /// As [`finish`], the bytes in several pieces; `headers` starts at the BTH and holds at least its
 /// first five bytes.
 pub fn finish_parts(state: u32, headers: &[u8], rest: &[&[u8]]) -> u32 {
-    let mut hasher = Hasher::new_with_initial(state);
-    match headers.split_first_chunk::<12>() {
+    let state = match headers.split_first_chunk::<12>() {
         Some((bth, ext)) => {
             let mut masked = *bth;
             masked[4] = 0xFF;
-            hasher.update(&masked);
-            hasher.update(ext);
+            update(update_short(state, &masked), ext)
         }
         None => {
-            let (front, back) = headers.split_at(headers.len().min(4));
-            hasher.update(front);
-            if let Some((_, behind)) = back.split_first() {
-                hasher.update(&[0xFF]);
-                hasher.update(behind);
-            }
+            let mut masked = [0; 12];
+            let masked = &mut masked[..headers.len().min(12)];
+            masked.copy_from_slice(headers);
+            mask(masked, &[(4, 0xFF)]);
+            update_short(state, masked)
         }
-    }
-    for part in rest {
-        hasher.update(part);
-    }
-    hasher.finalize()
+    };
+    rest.iter().fold(state, |state, part| update(state, part))
 }
 
 /// Solves for the IPv4 identification and flags that a UDP socket does not show: what they must
@@ -190,20 +212,25 @@ static INVERSE_HIGH: [u32; 1025] = {
     table
 };
 
-/// What a byte that leaves at the x^31 end brings back in.
-static REDUCE: [u32; 256] = {
-    let mut table = [0; 256];
+/// What a byte brings into the CRC that is followed by so many others, the table's number.
+static STEPS: [[u32; 256]; 8] = {
+    let mut tables = [[0; 256]; 8];
     let mut byte = 0;
     while byte < 256 {
-        let (mut r, mut bit) = (byte as u32, 0);
-        while bit < 8 {
-            r = if r & 1 != 0 { r >> 1 ^ POLY } else { r >> 1 };
-            bit += 1;
+        let mut r = byte as u32;
+        let mut table = 0;
+        while table < 8 {
+            let mut bit = 0;
+            while bit < 8 {
+                r = if r & 1 != 0 { r >> 1 ^ POLY } else { r >> 1 };
+                bit += 1;
+            }
+            tables[table][byte] = r;
+            table += 1;
         }
-        table[byte] = r;
         byte += 1;
     }
-    table
+    tables
 };
 
 /// `a` · x^-n mod P. P has the constant term 1, so dividing is a shift towards x^0 once P has made
@@ -220,13 +247,9 @@ const fn divide_by_x(mut a: u32, n: usize) -> u32 {
 /// `a` · `b` mod P.
 const fn multiply(a: u32, b: u32) -> u32 {
     let product = carryless(a, b) << 1;
-    let mut low = product as u32;
-    let mut i = 0;
-    while i < 4 {
-        low = low >> 8 ^ REDUCE[(low & 0xFF) as usize];
-        i += 1;
-    }
-    (product >> 32) as u32 ^ low
+    let [c, d, e, f] = (product as u32).to_le_bytes();
+    let low = STEPS[3][c as usize] ^ STEPS[2][d as usize] ^ STEPS[1][e as usize];
+    (product >> 32) as u32 ^ low ^ STEPS[0][f as usize]
 }
 
 /// The product without carries. Integer multiplication does it on numbers that have only every

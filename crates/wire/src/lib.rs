@@ -1,4 +1,16 @@
-//! The wire formats of RDMA over Converged Ethernet.
+//! The wire formats of RDMA over Converged Ethernet and of InfiniBand: bytes to meaning and back,
+//! total in both directions. Any bytes give a packet, opaque bytes, or a named [`DropReason`]; any
+//! packet gives bytes or a named [`EmitError`]. No clock, no socket, no state.
+//!
+//! Three ways in, by how much of a packet a caller has:
+//! - [`packet`] is the meaning itself, what an engine takes and gives;
+//! - [`transport`] with [`icrc`] and [`flow`] is for a link whose network layer a socket provides:
+//!   from the base transport header to the pad, without a copy or an allocation;
+//! - [`frame`], [`infiniband`] and [`vxlan`] are whole frames, for captures and raw links. They keep
+//!   every bit, so that a captured packet can be written again as it was.
+//!
+//! [`mad`] is what travels to the general services queue pair, [`mac_control`] what stops a link;
+//! [`pcapng`] and [`pretty`] show packets to people.
 #![forbid(unsafe_code)]
 
 pub mod aeth;
@@ -16,6 +28,8 @@ pub mod mac_control;
 pub mod mad;
 pub mod opcode;
 pub mod packet;
+pub mod pcapng;
+pub mod pretty;
 pub mod transport;
 pub mod units;
 pub mod vcrc;

@@ -1,6 +1,8 @@
 //! The one opcode table: service × operation gives headers, position and direction. Nothing else
 //! in the project restates it.
 
+use core::fmt;
+
 use bitflags::bitflags;
 
 /// The transport service in the top three bits of an opcode.
@@ -159,7 +161,57 @@ impl Opcode {
     }
 }
 
+impl fmt::Display for Opcode {
+    /// Service and operation, such as "RC SEND Only"; the number of an opcode that does not exist.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let service = match self.service() {
+            Some(Service::Rc) => "RC ",
+            Some(Service::Uc) => "UC ",
+            Some(Service::Ud) => "UD ",
+            Some(Service::Xrc) => "XRC ",
+            Some(Service::Cnp) | None => "",
+        };
+        match self.operation() {
+            Some(operation) => write!(f, "{service}{}", operation.name()),
+            None => write!(f, "opcode {:#04x}", self.0),
+        }
+    }
+}
+
 impl Operation {
+    /// The operation's name as people write it.
+    pub const fn name(self) -> &'static str {
+        use Operation::*;
+        match self {
+            SendFirst => "SEND First",
+            SendMiddle => "SEND Middle",
+            SendLast => "SEND Last",
+            SendLastImm => "SEND Last with Immediate",
+            SendOnly => "SEND Only",
+            SendOnlyImm => "SEND Only with Immediate",
+            WriteFirst => "RDMA WRITE First",
+            WriteMiddle => "RDMA WRITE Middle",
+            WriteLast => "RDMA WRITE Last",
+            WriteLastImm => "RDMA WRITE Last with Immediate",
+            WriteOnly => "RDMA WRITE Only",
+            WriteOnlyImm => "RDMA WRITE Only with Immediate",
+            ReadRequest => "RDMA READ Request",
+            ReadResponseFirst => "RDMA READ Response First",
+            ReadResponseMiddle => "RDMA READ Response Middle",
+            ReadResponseLast => "RDMA READ Response Last",
+            ReadResponseOnly => "RDMA READ Response Only",
+            Acknowledge => "Acknowledge",
+            AtomicAcknowledge => "ATOMIC Acknowledge",
+            CompareSwap => "CmpSwap",
+            FetchAdd => "FetchAdd",
+            SendLastInvalidate => "SEND Last with Invalidate",
+            SendOnlyInvalidate => "SEND Only with Invalidate",
+            Flush => "FLUSH",
+            AtomicWrite => "ATOMIC WRITE",
+            Cnp => "CNP",
+        }
+    }
+
     const fn from_low_bits(bits: u8) -> Option<Self> {
         use Operation::*;
         Some(match bits {
