@@ -27,14 +27,28 @@ impl Requester {
         }
         match (operation, packet.ext.aeth) {
             (Operation::Acknowledge, Some(aeth)) => self.acknowledge(q, sh, now, seq, aeth),
-            (Operation::AtomicAcknowledge, _) => {
+            (Operation::AtomicAcknowledge, aeth) => {
                 let value = packet.ext.atomic_ack.unwrap_or_default();
-                self.atomic_response(q, sh, now, seq, value)
+                self.atomic_response(q, sh, now, seq, value)?;
+                self.granted_behind(seq, aeth);
+                Ok(())
             }
-            _ if operation.is_read_response() => {
-                self.read_response(q, sh, now, seq, packet.payload)
+            (_, aeth) if operation.is_read_response() => {
+                self.read_response(q, sh, now, seq, packet.payload)?;
+                self.granted_behind(seq, aeth);
+                Ok(())
             }
             _ => Ok(()),
+        }
+    }
+
+    /// A READ or atomic response was taken (or thrown away, if it stood beyond a gap): its AETH grants
+    /// credits like any other.
+    fn granted_behind(&mut self, seq: u64, aeth: Option<Aeth>) {
+        if self.una == seq + 1
+            && let Some(Aeth { syndrome: Syndrome::Ack(credits), .. }) = aeth
+        {
+            self.granted(credits);
         }
     }
 
@@ -50,13 +64,8 @@ impl Requester {
             Syndrome::Ack(credits) => {
                 let before = self.una;
                 let stopped = self.advance(q, sh, now, seq + 1)?;
-                if self.una > before
-                    && let Some(count) = wire::aeth::credit_count(credits)
-                {
-                    let limit = self.acked_messages + u64::from(count);
-                    self.credit_limit = Some(self.credit_limit.unwrap_or(0).max(limit));
-                } else if self.una > before {
-                    self.credit_limit = None;
+                if self.una > before {
+                    self.granted(credits);
                 }
                 if stopped { self.implied_nak(q, sh, now) } else { Ok(()) }
             }
@@ -104,6 +113,14 @@ impl Requester {
                 Err(self.fatal(WcStatus::BadRespErr))
             }
         }
+    }
+
+    /// A response that acknowledged something came with this credit code.
+    fn granted(&mut self, credits: u8) {
+        self.credit_limit = wire::aeth::credit_count(credits).map(|count| {
+            let limit = self.acked_messages + u64::from(count);
+            self.credit_limit.unwrap_or(0).max(limit)
+        });
     }
 
     /// All before `seq` has arrived at the peer. True if an unfinished READ or atomic stands in the

@@ -191,8 +191,9 @@ impl Requester {
         }
         if wqe.consumes_receive()
             && let Some(limit) = self.credit_limit
-            // One message beyond the limit may go as a probe.
+            // One message beyond the limit may go as a probe, and one whenever nothing is out.
             && self.messages > limit
+            && self.una != self.next_start
         {
             return false;
         }
