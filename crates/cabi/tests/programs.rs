@@ -1,0 +1,73 @@
+//! C programs, compiled against the system's `infiniband/verbs.h`, on the built shared object. Each
+//! runs on a loopback address of its own.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Compiles a program; `None`, with a reason on standard error, if that is not possible here.
+fn compile(name: &str) -> Option<PathBuf> {
+    if !Path::new("/usr/include/infiniband/verbs.h").exists() {
+        eprintln!("skipped: libibverbs-dev is not installed");
+        return None;
+    }
+    if Command::new("cc").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no C compiler");
+        return None;
+    }
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/c/{name}.c"));
+    let program = support::library_dir().join(name);
+    let output = Command::new("cc")
+        .args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
+        .arg(&program)
+        .arg(&source)
+        .arg(support::library())
+        .output()
+        .expect("the C compiler runs");
+    assert!(output.status.success(), "{}", support::said(&output));
+    Some(program)
+}
+
+/// Compiles and runs a program on 127.0.0.`host`.
+fn program(name: &str, host: u8) {
+    let Some(path) = compile(name) else { return };
+    let output = support::run(
+        Command::new("timeout")
+            .arg("60")
+            .arg(path)
+            .env("CROCEVIA_ADDR", format!("127.0.0.{host}"))
+            .env("CROCEVIA_LOG", "debug"),
+    );
+    assert!(output.status.success(), "{name}: {}\n{}", output.status, support::said(&output));
+}
+
+#[test]
+fn reliable_connection() {
+    program("rc", 80);
+}
+
+#[test]
+fn extended_interfaces() {
+    program("extended", 81);
+}
+
+#[test]
+fn wrong_arguments() {
+    program("errors", 82);
+}
+
+#[test]
+fn events() {
+    program("events", 83);
+}
+
+#[test]
+fn datagrams() {
+    program("datagrams", 84);
+}
+
+#[test]
+fn memory_windows() {
+    program("windows", 85);
+}
