@@ -105,6 +105,11 @@ impl Windows {
         false
     }
 
+    /// Whether a packet of `cost` would be the last that the peer's window admits.
+    pub(crate) fn is_last(&self, peer: u32, cost: u64) -> bool {
+        self.peers.get(peer).is_some_and(|p| p.in_flight + 2 * cost > p.window)
+    }
+
     pub(crate) fn sent(&mut self, peer: u32, cost: u64) {
         if let Some(p) = self.peers.get_mut(peer) {
             p.in_flight += cost;

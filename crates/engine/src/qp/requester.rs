@@ -142,8 +142,8 @@ impl Requester {
             if next.length == 0 {
                 b.pieces();
             }
-            let draft = self.draft(q, &wqe, &next);
-            self.commit(q, sh, now, &next, len);
+            let draft = self.draft(q, sh, &wqe, &next);
+            self.commit(q, sh, now, &next, (len, draft.bth.ack_request));
             b.push(&path, &draft);
             sh.counters.tx_bytes += u64::from(next.length);
         }
@@ -343,8 +343,16 @@ impl Requester {
         if left == 0 { Ok(()) } else { Err(AccessFault) }
     }
 
+    /// Whether the packet asks for an acknowledgement: at the end of a message, at intervals, and
+    /// when the peer's window, which may have shrunk, has no room for another one.
+    fn asks<M>(&self, q: &Facts, sh: &Shared<M>, next: &Next) -> bool {
+        next.last
+            || self.since_ack_request + 1 >= q.ack_every
+            || sh.windows.is_last(q.peer, window::cost(q.mtu as usize + 32))
+    }
+
     /// The headers of the packet at `nxt`.
-    fn draft(&self, q: &Facts, wqe: &Wqe, next: &Next) -> Draft {
+    fn draft<M>(&self, q: &Facts, sh: &Shared<M>, wqe: &Wqe, next: &Next) -> Draft {
         let mut bth = q.bth(next.operation, self.nxt);
         let mut ext = Extensions::default();
         let place = |remote: &Remote, length: u32| Reth {
@@ -389,8 +397,7 @@ impl Requester {
             bth.dest_qp = d.dest_qp;
         }
         bth.pkey = PKey::DEFAULT;
-        bth.ack_request =
-            q.kind == QpType::Rc && (next.last || self.since_ack_request + 1 >= q.ack_every);
+        bth.ack_request = q.kind == QpType::Rc && self.asks(q, sh, next);
         Draft { bth, ext, length: next.length }
     }
 
@@ -401,7 +408,7 @@ impl Requester {
         sh: &mut Shared<M>,
         now: Instant,
         next: &Next,
-        wire_len: usize,
+        (wire_len, asks): (usize, bool),
     ) {
         let (start, end) = (self.nxt, self.nxt + u64::from(next.asked.0));
         if q.kind == QpType::Rc {
@@ -428,7 +435,6 @@ impl Requester {
                 self.ack_deadline = q.timeout.map(|t| now + t);
             }
         }
-        let asks = next.last || self.since_ack_request + 1 >= q.ack_every;
         self.since_ack_request = if asks { 0 } else { self.since_ack_request + 1 };
         self.nxt = end;
         self.max = self.max.max(end);
