@@ -13,6 +13,8 @@ pub mod faults;
 mod keys;
 pub mod limits;
 pub mod memory;
+mod objects;
+mod pairs;
 mod qp;
 mod regions;
 mod sched;

@@ -1,0 +1,235 @@
+//! Control calls for queue pairs, multicast attachment, and the posting of work.
+
+use wire::{Gid, Instant, Qpn};
+
+use crate::attr::{AttrMask, QpAttr, QpCap, QpInit, QpState, QpType};
+use crate::device::Device;
+use crate::error::{Error, ErrorKind, PostError, Result};
+use crate::event::{AsyncEvent, Event};
+use crate::limits;
+use crate::memory::HostMemory;
+use crate::objects::{full, no_such};
+use crate::qp::QueuePair;
+use crate::train::{Train, TrainLimits};
+use crate::work::{RecvRequest, SendRequest};
+
+impl<M: HostMemory> Device<M> {
+    /// A queue pair in RESET, with the sizes granted.
+    pub fn create_qp(&mut self, init: &QpInit) -> Result<(Qpn, QpCap)> {
+        let mut init = *init;
+        check_cap(&mut init)?;
+        if self.qps.len() >= limits::MAX_QP as usize {
+            return Err(full("queue pairs", limits::MAX_QP));
+        }
+        if let Some(srq) = init.srq
+            && matches!(self.srq(srq)?, s if s.pd != init.pd)
+        {
+            return Err(Error::invalid(
+                "the shared receive queue belongs to another protection domain",
+            ));
+        }
+        self.cq(init.send_cq)?;
+        self.cq(init.recv_cq)?;
+        let qpn = self.draw_qpn(init.qp_type)?;
+        self.shared.regions.use_pd(init.pd, 1)?;
+        self.use_queues(&init, 1);
+        // The index goes into the facts: insert first, then build with the index known.
+        let index = self.qps.insert(QueuePair::new(0, qpn, &init, self.mtu));
+        if let Some(qp) = self.qps.get_mut(index) {
+            qp.facts.index = index;
+        }
+        self.by_qpn.insert(qpn.get(), index);
+        Ok((qpn, init.cap))
+    }
+
+    fn use_queues(&mut self, init: &QpInit, change: i32) {
+        for cq in [init.send_cq, init.recv_cq] {
+            if let Some(slot) = self.shared.cqs.get_mut(cq.0) {
+                slot.users = slot.users.saturating_add_signed(change);
+            }
+        }
+        if let Some(srq) = init.srq.and_then(|id| self.shared.srqs.get_mut(id.0)) {
+            srq.users = srq.users.saturating_add_signed(change);
+        }
+    }
+
+    /// A number that does not follow from earlier ones: the slot above, 16 random bits below.
+    fn draw_qpn(&mut self, kind: QpType) -> Result<Qpn> {
+        if kind == QpType::Gsi {
+            if self.by_qpn.contains_key(&Qpn::GSI.get()) {
+                return Err(Error::new(ErrorKind::Busy, "QP1 is in use already"));
+            }
+            return Ok(Qpn::GSI);
+        }
+        let high = u32::from(self.slot) << 16;
+        let taken = &self.by_qpn;
+        let low = self.keys.draw_until(|n| {
+            let low = n & 0xFFFF;
+            (high | low) > 1 && (high | low) != 0xFF_FFFF && !taken.contains_key(&(high | low))
+        });
+        Ok(Qpn::new(high | (low & 0xFFFF)))
+    }
+
+    fn index(&self, qp: Qpn) -> Result<u32> {
+        self.by_qpn.get(&qp.get()).copied().ok_or_else(|| no_such("queue pair"))
+    }
+
+    /// Moves a queue pair's state and attributes, by the state table of the transport rules.
+    pub fn modify_qp(
+        &mut self,
+        now: Instant,
+        qp: Qpn,
+        attr: &QpAttr,
+        mask: AttrMask,
+    ) -> Result<()> {
+        let index = self.index(qp)?;
+        let qp = self.qps.get_mut(index).ok_or_else(|| no_such("queue pair"))?;
+        let result = qp.modify(&mut self.shared, now, self.mtu, attr, mask);
+        self.touched(index, now);
+        result
+    }
+
+    /// A queue pair's attributes and what it was made of.
+    pub fn query_qp(&self, qp: Qpn) -> Result<(QpAttr, QpInit)> {
+        let found = self.by_qpn.get(&qp.get()).and_then(|&i| self.qps.get(i));
+        found.map(|qp| (qp.attr, qp.init)).ok_or_else(|| no_such("queue pair"))
+    }
+
+    /// Destroys a queue pair. What it owed its peer still leaves; its completions stay in the queues.
+    pub fn destroy_qp(&mut self, qp: Qpn) -> Result<()> {
+        let index = self.index(qp)?;
+        let Some(mut pair) = self.qps.remove(index) else { return Err(no_such("queue pair")) };
+        pair.responder.owed.close();
+        let mut train = Train::default();
+        pair.facts.state = QpState::Err;
+        if pair.transmit(&mut self.shared, Instant::ZERO, TrainLimits::SINGLE, &mut train) {
+            self.farewells.push_back(train);
+        }
+        pair.leave_peer(&mut self.shared);
+        self.by_qpn.remove(&qp.get());
+        self.use_queues(&pair.init, -1);
+        for members in self.groups.values_mut() {
+            members.retain(|m| *m != qp);
+        }
+        self.shared.events.retain(|e| !concerns(e, qp));
+        self.shared.regions.use_pd(pair.init.pd, -1)
+    }
+
+    /// Attaches a datagram queue pair to a multicast group.
+    pub fn attach_mcast(&mut self, qp: Qpn, group: Gid) -> Result<()> {
+        let (_, init) = self.query_qp(qp)?;
+        if init.qp_type != QpType::Ud || !group.is_multicast() {
+            return Err(Error::invalid(format!(
+                "{group} and a {:?} queue pair: a multicast GID and a Ud queue pair are needed",
+                init.qp_type
+            )));
+        }
+        let attached: usize = self.groups.values().map(Vec::len).sum();
+        if attached >= limits::MAX_MCAST as usize {
+            return Err(full("multicast attachments", limits::MAX_MCAST));
+        }
+        let members = self.groups.entry(group).or_default();
+        if !members.contains(&qp) {
+            members.push(qp);
+        }
+        Ok(())
+    }
+
+    /// Detaches it.
+    pub fn detach_mcast(&mut self, qp: Qpn, group: Gid) -> Result<()> {
+        let members = self.groups.entry(group).or_default();
+        let before = members.len();
+        members.retain(|m| *m != qp);
+        let detached = members.len() < before;
+        if members.is_empty() {
+            self.groups.remove(&group);
+        }
+        if detached { Ok(()) } else { Err(Error::invalid("the queue pair is not in the group")) }
+    }
+
+    /// Multicast groups with a queue pair attached, in order.
+    pub fn groups(&self) -> impl Iterator<Item = Gid> + '_ {
+        self.groups.keys().copied()
+    }
+
+    /// Checks an address vector as address handles and queue pairs need it.
+    pub fn check_av(&self, av: &crate::work::AddressVector) -> Result<()> {
+        crate::qp::modify::check_av(&self.shared, av)
+    }
+
+    /// Appends a send request. The driver is to call `poll_transmit` soon.
+    pub fn post_send(
+        &mut self,
+        now: Instant,
+        qp: Qpn,
+        wr: &SendRequest<'_>,
+    ) -> std::result::Result<(), PostError> {
+        let index = *self.by_qpn.get(&qp.get()).ok_or(PostError::NoQueuePair)?;
+        let qp = self.qps.get_mut(index).ok_or(PostError::NoQueuePair)?;
+        if matches!(qp.facts.state, QpState::Reset | QpState::Init | QpState::Rtr) {
+            return Err(PostError::State(qp.facts.state));
+        }
+        if let Some(d) = &wr.datagram
+            && crate::qp::path_of(&self.shared.gids, &d.av).is_none()
+        {
+            return Err(PostError::GidIndex);
+        }
+        qp.requester.queue.post(&qp.facts, wr)?;
+        qp.flush_posted(&mut self.shared, now);
+        self.touched(index, now);
+        Ok(())
+    }
+
+    /// Appends a receive request.
+    pub fn post_recv(
+        &mut self,
+        now: Instant,
+        qp: Qpn,
+        wr: &RecvRequest<'_>,
+    ) -> std::result::Result<(), PostError> {
+        let index = *self.by_qpn.get(&qp.get()).ok_or(PostError::NoQueuePair)?;
+        let qp = self.qps.get_mut(index).ok_or(PostError::NoQueuePair)?;
+        if qp.facts.state == QpState::Reset {
+            return Err(PostError::State(QpState::Reset));
+        }
+        if qp.init.srq.is_some() {
+            return Err(PostError::SharedReceive);
+        }
+        qp.recv.post(wr)?;
+        if qp.facts.state == QpState::Err {
+            qp.flush_posted(&mut self.shared, now);
+            self.touched(index, now);
+        }
+        Ok(())
+    }
+}
+
+fn concerns(event: &Event, qp: Qpn) -> bool {
+    use AsyncEvent::*;
+    matches!(event, Event::Async(
+        CommEst(n) | SqDrained(n) | QpFatal(n) | QpReqErr(n) | QpAccessErr(n) | QpLastWqeReached(n)
+    ) if *n == qp)
+}
+
+fn check_cap(init: &mut QpInit) -> Result<()> {
+    let cap = &mut init.cap;
+    if init.srq.is_some() {
+        (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
+    }
+    let bounds = [
+        ("max_send_wr", cap.max_send_wr, limits::MAX_QP_WR),
+        ("max_recv_wr", cap.max_recv_wr, limits::MAX_QP_WR),
+        ("max_send_sge", cap.max_send_sge, limits::MAX_SGE),
+        ("max_recv_sge", cap.max_recv_sge, limits::MAX_SGE),
+        ("max_inline_data", cap.max_inline_data, limits::MAX_INLINE),
+    ];
+    for (name, value, most) in bounds {
+        if value > most {
+            return Err(Error::invalid(format!("{name} is {value}: at most {most}")));
+        }
+    }
+    if init.srq.is_some() && init.qp_type == QpType::Gsi {
+        return Err(Error::invalid("QP1 takes no shared receive queue"));
+    }
+    Ok(())
+}
