@@ -114,7 +114,8 @@ fn parse_v1(ethernet: Ethernet, bytes: &[u8]) -> Result<Frame<'_>, DropReason> {
 /// byte by byte as it was, whatever `out` held before.
 ///
 /// # Errors
-/// A value that its field cannot hold, headers that do not belong to the opcode, or too little room.
+/// A value that its field cannot hold, headers that do not belong to the opcode, or too little
+/// room.
 pub fn emit_frame(frame: &Frame<'_>, out: &mut [u8]) -> Result<usize, EmitError> {
     let total = frame.wire_len();
     let out = out.get_mut(..total).ok_or(EmitError::NoRoom(total))?;

@@ -153,8 +153,8 @@ pub struct LinkPacket<'a> {
 /// Reads a packet from the LRH through the VCRC.
 ///
 /// # Errors
-/// The reason of the first layer that is not in order. A wrong CRC is not an error here: the verdict
-/// is in the packet.
+/// The reason of the first layer that is not in order. A wrong CRC is not an error here: the
+/// verdict is in the packet.
 pub fn parse(bytes: &[u8]) -> Result<LinkPacket<'_>, DropReason> {
     const SHORT: DropReason = DropReason::Truncated(Layer::Lrh);
     let head = bytes.first_chunk::<LRH_LEN>().ok_or(SHORT)?;

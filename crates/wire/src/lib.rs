@@ -6,8 +6,8 @@
 //! - [`packet`] is the meaning itself, what an engine takes and gives;
 //! - [`transport`] with [`icrc`] and [`flow`] is for a link whose network layer a socket provides:
 //!   from the base transport header to the pad, without a copy or an allocation;
-//! - [`frame`], [`infiniband`] and [`vxlan`] are whole frames, for captures and raw links. They keep
-//!   every bit, so that a captured packet can be written again as it was.
+//! - [`frame`], [`infiniband`] and [`vxlan`] are whole frames, for captures and raw links. They
+//!   keep every bit, so that a captured packet can be written again as it was.
 //!
 //! [`mad`] is what travels to the general services queue pair, [`mac_control`] what stops a link;
 //! [`pcapng`] and [`pretty`] show packets to people.

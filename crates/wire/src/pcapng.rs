@@ -97,8 +97,8 @@ impl<W: Write> Writer<W> {
         Ok(interface)
     }
 
-    /// Adds a packet. `time` counts nanoseconds since 1970, or since whatever origin the reader is to
-    /// take for it.
+    /// Adds a packet. `time` counts nanoseconds since 1970, or since whatever origin the reader is
+    /// to take for it.
     ///
     /// # Errors
     /// Those of the writer below; [`io::ErrorKind::InvalidInput`] for 4 GiB and more.

@@ -1,7 +1,7 @@
 //! Every frame of the captures of a Linux peer: read, written again byte by byte, judged as the
 //! manifest and an independent program judge it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::process::Command;
 
@@ -10,9 +10,10 @@ use wire::flow;
 use wire::frame::{Body, Frame, Network, Roce, emit_frame, parse_frame};
 use wire::icrc::{self, BEHIND_IDENT};
 use wire::ip::Ip;
+use wire::mad::{CmMessage, Mad};
 use wire::packet::{Bth, Deth};
 use wire::transport::{self, MAX_HEADERS};
-use wire::{Aeth, AtomicEth, DropReason, Layer, NakCode, Opcode, Reth, Syndrome, aeth};
+use wire::{Aeth, AtomicEth, DropReason, Layer, NakCode, Opcode, Qpn, Reth, Syndrome, aeth};
 
 mod support;
 use support::{manifest, pcap};
@@ -153,14 +154,13 @@ fn the_functions_of_a_socket_link_agree() {
     });
 }
 
-/// rxe's own packets have the source ports that the formulas give. (Connections of the kernel's
-/// rdma_cm have a flow label that IPv4 does not show.)
+/// rxe's own packets have the source ports that the formulas give.
 #[test]
 fn source_ports_are_those_of_linux() {
     let (mut datagrams, mut connected) = (0, 0);
     let set_up_by_hand = |name: &&String| !name.starts_with("poke") && !name.starts_with("cm-");
     for name in pcap::names().iter().filter(set_up_by_hand) {
-        let mut ends: BTreeMap<IpAddr, Vec<(wire::Qpn, u16, u32)>> = BTreeMap::new();
+        let mut ends: BTreeMap<IpAddr, Vec<(Qpn, u16, u32)>> = BTreeMap::new();
         for bytes in pcap::frames(name) {
             let frame = parse_frame(&bytes).expect("a frame");
             let Ok(Some(packet)) = frame.packet() else { continue };
@@ -175,7 +175,7 @@ fn source_ports_are_those_of_linux() {
         }
         let two: Vec<_> = ends.into_values().collect();
         let [a, b] = &two[..] else { continue };
-        let one_pair = |end: &[(wire::Qpn, u16, u32)]| end.iter().all(|e| e.0 == end[0].0);
+        let one_pair = |end: &[(Qpn, u16, u32)]| end.iter().all(|e| e.0 == end[0].0);
         if one_pair(a) && one_pair(b) {
             for (_, port, flow_label) in a.iter().chain(b) {
                 let expected = flow::connected_source_port(*flow_label, a[0].0, b[0].0);
@@ -185,6 +185,30 @@ fn source_ports_are_those_of_linux() {
         }
     }
     assert!(datagrams > 30 && connected > 1000, "{datagrams} datagrams, {connected} connected");
+}
+
+/// A connection that the kernel's rdma_cm makes has the flow label of its REQ, which IPv4 headers
+/// do not show but the source port does.
+#[test]
+fn a_connection_has_the_source_port_of_its_request() {
+    for (name, connections) in [("cm-rping.pcap", 1), ("cm-ucmatose-tos.pcap", 2)] {
+        let (mut from_requests, mut ports) = (BTreeSet::new(), BTreeSet::new());
+        for bytes in pcap::frames(name) {
+            let frame = parse_frame(&bytes).expect("a frame");
+            let packet = frame.packet().expect("right").expect("RoCE");
+            if packet.ext.deth.is_none() {
+                ports.insert(packet.path.source_port);
+            } else if let Ok(Mad { message: CmMessage::Req(req), .. }) = Mad::parse(packet.payload)
+            {
+                assert_ne!(req.primary.flow_label, 0);
+                let zero = Qpn::default();
+                let port = flow::connected_source_port(req.primary.flow_label, zero, zero);
+                from_requests.insert(port);
+            }
+        }
+        assert_eq!(ports, from_requests, "{name}");
+        assert_eq!(ports.len(), connections, "{name}");
+    }
 }
 
 /// An independent program reads every packet as we do: each header field, the payload's length and
@@ -262,7 +286,8 @@ fn describe(frame: &Frame<'_>, roce: &Roce<'_>) -> Option<String> {
     ))
 }
 
-/// Bytes of headers that the independent program counts as payload: it does not read those of FLUSH.
+/// Bytes of headers that the independent program counts as payload: it does not read those of
+/// FLUSH.
 fn unread_by_the_program(opcode: Opcode) -> usize {
     if opcode.0 & 0x1F == 0x1C { 20 } else { 0 }
 }

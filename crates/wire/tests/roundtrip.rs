@@ -168,7 +168,8 @@ proptest! {
         trailer in vec(any::<u8>(), 0..20),
     ) {
         let content = sample(any_content(&payload), content_seed);
-        let frame = Frame { ethernet, body: Body::Roce(Roce { network, content, icrc }), trailer: &trailer };
+        let body = Body::Roce(Roce { network, content, icrc });
+        let frame = Frame { ethernet, body, trailer: &trailer };
         let bytes = emit(&frame);
         let read = parse_frame(&bytes).expect("a frame");
         prop_assert!(alike(&read, &frame), "{read:?}\n{frame:?}");
@@ -187,7 +188,8 @@ proptest! {
         let Content::Transport { bth, ext, .. } = sample(any_content(&payload), content_seed) else {
             panic!("not a packet");
         };
-        let address = |gid: Gid| if ipv4 { Gid::from_ip([gid.0[0], gid.0[1], 2, 3].into()) } else { gid };
+        let mapped = |gid: Gid| Gid::from_ip([gid.0[0], gid.0[1], 2, 3].into());
+        let address = |gid: Gid| if ipv4 { mapped(gid) } else { gid };
         let path = Path {
             encapsulation: if v1 { Encapsulation::RoceV1 } else { Encapsulation::RoceV2 },
             source: address(grh.source),
@@ -310,8 +312,8 @@ fn changed_captures_are_answered() {
     assert!(changed > 5000 && accepted > 100, "{changed} changed, {accepted} accepted");
 }
 
-/// Whether a byte of a frame may change without hurting the packet: Ethernet addresses and tags, what
-/// the ICRC masks, the UDP checksum. (An IPv4 header with a changed byte fails its checksum.)
+/// Whether a byte of a frame may change without hurting the packet: Ethernet addresses and tags,
+/// what the ICRC masks, the UDP checksum. (An IPv4 header with a changed byte fails its checksum.)
 fn may_change(frame: &Frame<'_>, at: usize) -> bool {
     let Body::Roce(Roce { network: Network::Udp { ip, .. }, .. }) = frame.body else {
         return false;

@@ -78,7 +78,7 @@ prop_compose! {
                 compare: longs[3],
             }),
             aeth: has(HeaderSet::AETH)
-                .then_some(Aeth { syndrome: Syndrome::from_byte(codes[2]), msn: Msn::new(words[6]) }),
+                .then(|| Aeth { syndrome: Syndrome::from_byte(codes[2]), msn: Msn::new(words[6]) }),
             atomic_ack: has(HeaderSet::ATOMIC_ACK_ETH).then_some(longs[4]),
             imm: has(HeaderSet::IMM).then_some(imm),
             invalidate: has(HeaderSet::IETH).then_some(RKey::new(words[7])),
