@@ -3,7 +3,7 @@
 
 mod cm_support;
 
-use cm_support::{Faults, SERVICE, World, av, cm, gid, request};
+use cm_support::{Faults, SERVICE, World, av, gid, request};
 use engine::cm::{Accept, CmEvent, ConnState, ConnectRequest, Listen, MadFrom};
 use engine::{Access, AddressVector, AttrMask, ErrorKind, QpState, QpType};
 use wire::mad::{CmMessage, IpCmHeader, Lap, Mad, RejectReason};
@@ -363,85 +363,6 @@ fn a_passive_side_that_gives_up_tells_the_active_one() {
     assert_eq!(w.event(1), CmEvent::Failed(passive));
     w.run(Span::from_ms(10));
     assert_eq!(w.event(0), CmEvent::Disconnected(active));
-}
-
-#[test]
-fn both_disconnect_at_once() {
-    let mut w = World::listening(2, GOOD);
-    let (active, passive) = w.connected((1, 2));
-    w.cms[0].disconnect(w.now, active).unwrap();
-    w.cms[1].disconnect(w.now, passive).unwrap();
-    w.run(Span::from_ms(10));
-    assert_eq!(w.event(0), CmEvent::Disconnected(active));
-    assert_eq!(w.event(1), CmEvent::Disconnected(passive));
-    assert_eq!(w.transcript(), ["0 DREQ", "1 DREQ", "0 DREP", "1 DREP"]);
-}
-
-#[test]
-fn a_disconnect_that_nobody_answers_ends_all_the_same() {
-    let mut w = World::listening(2, GOOD);
-    let (active, passive) = w.connected((1, 2));
-    w.faults = DEAF;
-    w.cms[0].disconnect(w.now, active).unwrap();
-    w.run(Span::from_ms(200_000));
-    assert_eq!(
-        w.take_events(0),
-        [CmEvent::Disconnected(active), CmEvent::TimeWaitExit(active, Qpn::new(1))]
-    );
-    assert_eq!(w.transcript(), ["0 DREQ"; 20]);
-    // The other side asks much later: what is unknown has ended.
-    w.faults = GOOD;
-    w.cms[1].disconnect(w.now, passive).unwrap();
-    w.run(Span::from_ms(10));
-    assert_eq!(w.event(1), CmEvent::Disconnected(passive));
-    assert_eq!(w.transcript(), ["1 DREQ", "0 DREP"]);
-}
-
-#[test]
-fn a_lost_answer_to_a_disconnect_is_given_again() {
-    let mut w = World::listening(2, GOOD);
-    let (active, passive) = w.connected((1, 2));
-    w.cms[0].disconnect(w.now, active).unwrap();
-    let dreq = w.cms[0].poll_mad().unwrap();
-    w.deliver(0, &dreq);
-    let _lost = w.cms[1].poll_mad().unwrap();
-    assert_eq!(w.event(1), CmEvent::Disconnected(passive));
-    w.run(Span::from_ms(400));
-    assert_eq!(w.event(0), CmEvent::Disconnected(active));
-    assert_eq!(w.transcript(), ["0 DREQ", "1 DREP"]);
-}
-
-#[test]
-fn a_connection_let_go_of_ends_in_silence() {
-    let mut w = World::listening(2, GOOD);
-    let (active, passive) = w.connected((1, 2));
-    w.cms[0].destroy(w.now, active).unwrap();
-    w.run(Span::from_ms(10));
-    assert_eq!(w.transcript(), ["0 DREQ", "1 DREP"]);
-    assert_eq!(w.event(1), CmEvent::Disconnected(passive));
-    assert!(w.cms[0].in_time_wait(Qpn::new(1)), "the number rests all the same");
-    w.run(Span::from_ms(10_000));
-    assert!(w.take_events(0).is_empty());
-    assert_eq!(w.cms[0].state(active), None);
-}
-
-#[test]
-fn a_peer_that_has_forgotten_makes_the_connection_stale() {
-    let mut w = World::listening(2, GOOD);
-    let (_, passive) = w.connected((1, 2));
-    // Node 0 starts again and uses the same queue pair number.
-    w.cms[0] = cm(0, 77);
-    let again = w.cms[0].connect(w.now, &request(1)).unwrap();
-    w.run(Span::from_ms(10));
-    let CmEvent::Rejected(rejected) = &w.take_events(0)[0] else { panic!("not rejected") };
-    assert_eq!((rejected.id, rejected.reason), (again, RejectReason::STALE_CONNECTION));
-    assert_eq!(w.event(1), CmEvent::Disconnected(passive));
-    assert_eq!(w.transcript(), ["0 REQ", "1 DREQ", "1 REJ 10 of Req", "0 DREP"]);
-    assert!(w.cms[0].in_time_wait(Qpn::new(1)));
-    w.run(Span::from_ms(10_000));
-    w.take_events(0);
-    w.take_events(1);
-    w.connected((1, 3));
 }
 
 #[test]

@@ -35,6 +35,8 @@ struct Side {
     remote_qpn: u32,
     destroyed: bool,
     rejected_here: bool,
+    /// The application has done, or left undone, what keeps a connection from being made.
+    disturbed: bool,
 }
 
 impl Side {
@@ -92,6 +94,10 @@ impl Run {
         self.todo.push((self.world.now + wait, action));
     }
 
+    fn disturb(&mut self, node: usize, id: ConnId) {
+        self.sides[node].get_mut(&id).unwrap().disturbed = true;
+    }
+
     fn qpn(&mut self) -> u32 {
         self.next_qpn += 1;
         self.next_qpn
@@ -136,6 +142,7 @@ impl Run {
                 let id = self.world.cms[0].connect(now, &ask).unwrap();
                 self.sides[0].insert(id, Side { qpn, ..Side::default() });
                 if self.draw(8) == 0 {
+                    self.disturb(0, id);
                     self.later(4000, Action::Destroy(0, id));
                 }
             }
@@ -147,6 +154,7 @@ impl Run {
                     let side = self.sides[1].get_mut(&id).unwrap();
                     (side.plan, side.qpn) = (Some(plan), qpn);
                     if self.draw(10) == 0 {
+                        self.disturb(1, id);
                         self.later(300, Action::Disconnect(1, id));
                     }
                 }
@@ -191,7 +199,11 @@ impl Run {
             CmEvent::Incoming(incoming) => {
                 let qpn = self.qpn();
                 self.sides[1].get_mut(&id).unwrap().remote_qpn = incoming.remote_qpn.get();
-                match self.draw(12) {
+                let choice = self.draw(12);
+                if choice < 3 {
+                    self.disturb(1, id);
+                }
+                match choice {
                     0 => self.later(2000, Action::Reject(1, id)),
                     1 => self.later(2000, Action::Destroy(1, id)),
                     2 => {} // Never answered.
@@ -202,7 +214,11 @@ impl Run {
                 let side = self.sides[0].get_mut(&id).unwrap();
                 side.plan = Some(response.plan);
                 side.remote_qpn = response.remote_qpn.get();
-                match self.draw(12) {
+                let choice = self.draw(12);
+                if choice < 2 {
+                    self.disturb(0, id);
+                }
+                match choice {
                     0 => self.later(500, Action::Reject(0, id)),
                     1 => self.later(500, Action::Destroy(0, id)),
                     _ => self.later(500, Action::Establish(id)),
@@ -225,7 +241,7 @@ impl Run {
     }
 
     /// The other side's connections with this queue pair.
-    fn passives(&self, qpn: u32) -> impl Iterator<Item = (&ConnId, &Side)> {
+    fn passives(&self, qpn: u32) -> impl Iterator<Item = (&ConnId, &Side)> + Clone {
         self.sides[1].iter().filter(move |(_, side)| side.remote_qpn == qpn)
     }
 
@@ -250,6 +266,18 @@ impl Run {
             assert_eq!(p.rtr.attr.rq_psn, a.rts.attr.sq_psn, "seed {seed}");
             assert!(a.rts.attr.max_rd_atomic <= p.rtr.attr.max_dest_rd_atomic, "seed {seed}");
             assert!(p.rts.attr.max_rd_atomic <= a.rtr.attr.max_dest_rd_atomic, "seed {seed}");
+        }
+    }
+
+    /// What nobody disturbed has been made, unless half of the messages were lost.
+    fn check_progress(&self, loss: u32) {
+        for side in self.sides[0].values().filter(|side| !side.disturbed && loss <= 200) {
+            let mut passives = self.passives(side.qpn).map(|(_, passive)| passive);
+            if passives.clone().any(|passive| passive.disturbed) {
+                continue;
+            }
+            let made = side.has("Established") && passives.any(|p| p.has("Established"));
+            assert!(made, "seed {}: an undisturbed connection was not made: {side:?}", self.seed);
         }
     }
 
@@ -305,8 +333,10 @@ fn play(seed: u64) -> (usize, String) {
     }
     run.run(Span::from_ms(30_000));
     run.check_agreement();
+    let loss = run.world.faults.loss;
     run.heal();
     run.check_agreement();
+    run.check_progress(loss);
     let established =
         run.sides.iter().flat_map(BTreeMap::values).filter(|side| side.has("Established"));
     (established.count(), run.world.transcript().join(", "))

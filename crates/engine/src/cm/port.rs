@@ -12,7 +12,7 @@ use super::request::{MadFrom, OutgoingMad};
 use crate::attr::{AttrMask, QpAttr, QpCap, QpInit, QpState, QpType};
 use crate::cq::{Cq, CqId};
 use crate::device::Device;
-use crate::error::{PostError, Result};
+use crate::error::{Error, ErrorKind, PostError, Result};
 use crate::memory::{HostMemory, PdId, RegionAttr, RegionKeys};
 use crate::work::{
     Access, AddressVector, Completion, Datagram, RecvRequest, SendData, SendFlags, SendOp,
@@ -152,9 +152,8 @@ impl Port {
         let init = AttrMask::STATE | AttrMask::PKEY_INDEX | AttrMask::QKEY;
         device.modify_qp(now, self.qpn, &to(QpState::Init), init)?;
         for slot in 0..slots {
-            self.receive_into(device, now, slot).map_err(|e| {
-                crate::error::Error::invalid(format!("general services queue pair: {e}"))
-            })?;
+            self.receive_into(device, now, slot)
+                .map_err(|e| Error::invalid(format!("general services queue pair: {e}")))?;
         }
         device.modify_qp(now, self.qpn, &to(QpState::Rtr), AttrMask::STATE)?;
         device.modify_qp(now, self.qpn, &to(QpState::Rts), AttrMask::STATE | AttrMask::SQ_PSN)
@@ -244,6 +243,20 @@ impl Port {
             lkey: self.region.lkey,
         };
         device.post_recv(now, self.qpn, &RecvRequest { wr_id: u64::from(slot), sges: &[sge] })
+    }
+}
+
+impl<M: HostMemory> Device<M> {
+    /// The first request of the peer shall raise `COMM_EST` on this connected queue pair even if it
+    /// comes in RTS, not only in RTR. For the passive side of a connection, between RTS and the
+    /// REP: the event stands for an RTU that is late or lost.
+    pub fn expect_peer(&mut self, qp: Qpn) -> Result<()> {
+        let index = self.by_qpn.get(&qp.get()).copied();
+        let found = index
+            .and_then(|index| self.qps.get_mut(index))
+            .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("no queue pair {qp}")))?;
+        found.expects_peer = true;
+        Ok(())
     }
 }
 

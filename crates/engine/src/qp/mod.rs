@@ -46,6 +46,8 @@ pub(crate) struct QueuePair {
     /// Pacing: no train leaves before this.
     pub(crate) not_before: Option<Instant>,
     communicated: bool,
+    /// The first request raises COMM_EST in RTS too.
+    pub(crate) expects_peer: bool,
     /// Raise SQ_DRAINED when the send queue has drained.
     pub(crate) notify_drained: bool,
     /// Unreliable services: sent, and to be completed once the driver has taken the train.
@@ -83,7 +85,12 @@ impl QueuePair {
             datagram::receive(responder, &self.facts, recv, sh, now, packet);
             return;
         }
-        if self.facts.state == QpState::Rtr && !self.communicated && operation.is_request() {
+        let silent = match self.facts.state {
+            QpState::Rtr => true,
+            QpState::Rts => self.expects_peer,
+            _ => false,
+        };
+        if silent && !self.communicated && operation.is_request() {
             self.communicated = true;
             sh.raise(AsyncEvent::CommEst(self.facts.qpn));
         }

@@ -31,6 +31,7 @@ impl QueuePair {
             joined: false,
             not_before: None,
             communicated: false,
+            expects_peer: false,
             notify_drained: false,
             unsettled: false,
         }
