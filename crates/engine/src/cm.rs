@@ -143,7 +143,7 @@ impl Cm {
     }
 
     /// How the queue pair of a connection has to be moved: after `Response` (active) or `accept`
-    /// (passive).
+    /// (passive; before it, ask [`accept_plan`](Self::accept_plan)).
     pub fn plan(&self, id: ConnId) -> Result<QpPlan> {
         let conn = self.conn(id)?;
         match conn.state {

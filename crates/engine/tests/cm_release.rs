@@ -3,8 +3,8 @@
 
 mod cm_support;
 
-use cm_support::{Faults, World, cm, request};
-use engine::cm::{Accept, CmEvent};
+use cm_support::{Faults, World, av, cm, request};
+use engine::cm::{Accept, CmEvent, ResolveRequest};
 use wire::mad::RejectReason;
 use wire::{Qpn, Span};
 
@@ -131,4 +131,32 @@ fn a_peer_that_has_forgotten_makes_the_connection_stale() {
     w.take_events(0);
     w.take_events(1);
     w.connected((1, 3));
+}
+
+#[test]
+fn a_process_that_ends_tells_all_its_peers() {
+    let mut w = World::listening(2, GOOD);
+    let (_, passive) = w.connected((1, 2));
+    w.cms[0].connect(w.now, &request(3)).unwrap();
+    w.run(Span::from_ms(5));
+    let waiting = w.incoming().id;
+    w.cms[0].resolve(w.now, &ResolveRequest::new(cm_support::SERVICE, av(1))).unwrap();
+    let question = w.cms[0].poll_mad().unwrap();
+    w.deliver(0, &question);
+    assert!(matches!(w.event(1), CmEvent::Question(_)));
+    w.sent.clear();
+    w.cms[0].shutdown(w.now);
+    w.drain();
+    let mut sent = w.transcript();
+    sent.sort();
+    assert_eq!(sent, ["0 DREQ", "0 REJ 4 of Req"]);
+    w.run(Span::from_ms(5));
+    let events = w.take_events(1);
+    assert_eq!(events.len(), 2, "{events:?}");
+    assert!(events.contains(&CmEvent::Disconnected(passive)));
+    assert_eq!(w.cms[1].state(waiting), None);
+    w.cms[1].shutdown(w.now);
+    w.drain();
+    assert!(w.transcript().contains(&"1 SIDR_REP 2".to_owned()));
+    assert!(w.take_events(0).is_empty());
 }

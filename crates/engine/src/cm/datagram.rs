@@ -57,6 +57,10 @@ impl Resolutions {
         self.asked.contains_key(&id) || self.questions.contains_key(&id)
     }
 
+    pub(super) fn ids(&self) -> Vec<ResolveId> {
+        self.asked.keys().chain(self.questions.keys()).copied().collect()
+    }
+
     #[cfg(any(test, debug_assertions))]
     pub(super) fn timed(&self) -> usize {
         assert_eq!(self.by_peer.len(), self.questions.len());

@@ -78,6 +78,17 @@ impl Cm {
         Ok(())
     }
 
+    /// Lets go of every connection and refuses every question: for the end of the process. Drain
+    /// [`poll_mad`](Self::poll_mad) once more; repeating is over.
+    pub fn shutdown(&mut self, now: Instant) {
+        for id in self.table.ids() {
+            let _ = self.destroy(now, id);
+        }
+        for id in self.resolutions.ids() {
+            let _ = self.cancel(now, id);
+        }
+    }
+
     /// Tells the peer that nobody waits for its answer any more. It may not have told its id yet:
     /// the detail carries this adapter's GUID, by which, with the id, it finds the request.
     fn give_up_request(&mut self, id: ConnId) {

@@ -37,6 +37,10 @@ impl Table {
         self.conns.contains_key(&id)
     }
 
+    pub(super) fn ids(&self) -> Vec<ConnId> {
+        self.conns.keys().copied().collect()
+    }
+
     pub(super) fn get(&self, id: ConnId) -> Option<&Conn> {
         self.conns.get(&id)
     }
