@@ -43,7 +43,8 @@ pub struct OutgoingMad {
 pub struct Listen {
     /// The service. Connections and datagram services have their own port spaces.
     pub service: ServiceId,
-    /// The own GID to be reached by; `None`: any. A listener on the very GID goes before one on any.
+    /// The own GID to be reached by; `None`: any. A listener on the very GID goes before one on
+    /// any.
     pub address: Option<Gid>,
     /// Requests that may wait for the application; more are not taken, and their senders repeat
     /// them.
