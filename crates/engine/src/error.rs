@@ -120,16 +120,23 @@ impl fmt::Display for PostError {
             Self::State(state) => {
                 return write!(
                     f,
-                    "the queue pair is in state {state:?}: receives are taken from INIT on, sends from RTS on"
+                    "the queue pair is in state {state:?}: receives are taken from INIT on, sends from \
+                     RTS on"
                 );
             }
             Self::Operation => "the queue pair's service does not have this operation",
             Self::QueueFull => "the queue is full: poll completions before posting more",
             Self::TooManySges => "more scatter-gather entries than the queue pair was made for",
-            Self::Inline => "inline data longer than max_inline_data, or not possible with this operation",
+            Self::Inline => {
+                "inline data longer than max_inline_data, or not possible with this operation"
+            }
             Self::TooLong => "the message is longer than the port's max_msg_sz",
-            Self::Atomic => "an atomic takes one entry of 8 bytes and a remote address that is a multiple of 8",
-            Self::Destination => "a datagram needs an address handle, a connected queue pair takes none",
+            Self::Atomic => {
+                "an atomic takes one entry of 8 bytes, and a remote address divisible by 8"
+            }
+            Self::Destination => {
+                "a datagram needs an address handle, a connected queue pair takes none"
+            }
             Self::GidIndex => "the address handle's GID index names no entry of the GID table",
             Self::SharedReceive => "the queue pair receives from a shared receive queue: post there",
         })

@@ -1,0 +1,213 @@
+//! The command line: low-level records as clap fills them. What they mean together is decided here
+//! for simple commands, in `cmd::perf::plan` for `perf`.
+
+use std::ffi::OsString;
+use std::net::IpAddr;
+
+use clap::error::ErrorKind;
+use clap::{Args, Parser, Subcommand};
+
+use crate::cmd::perf::plan::{PerfRecord, Plan};
+use crate::error::{Failure, Result};
+
+/// What is to be done.
+pub(crate) enum Command {
+    /// Print this text.
+    Help(String),
+    Run(RunArgs),
+    Demo(DemoArgs),
+    Perf(Plan),
+    Link(ListArgs),
+    Gids(ListArgs),
+    Devinfo(DevinfoArgs),
+    TcpPeer(IpAddr),
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  crocevia demo                                  two hosts, all operations, with and without loss
+  crocevia run -- ib_write_bw                    an RDMA program, unmodified, as it is installed
+  crocevia run --faults loss=1%,seed=7 -- CMD    the same on a link that loses packets
+  crocevia perf write-bw --pair                  bandwidth of RDMA WRITE between two processes
+  crocevia link                                  what RDMA devices there are
+
+Environment:
+  CROCEVIA_ADDR     address or interface that the device is to have (--addr)
+  CROCEVIA_FAULTS   faults to inject, as for --faults
+  NO_COLOR          no colours
+
+Exit status: 0 success, 1 failure, 2 wrong usage.";
+
+/// RDMA over Converged Ethernet in software: runs RDMA programs without an RDMA network card,
+/// a kernel module or root.
+#[derive(Parser)]
+#[command(name = "crocevia", version, after_help = EXAMPLES, max_term_width = 100)]
+#[command(arg_required_else_help = true, disable_help_subcommand = true)]
+struct Record {
+    #[command(subcommand)]
+    command: CommandRecord,
+}
+
+#[derive(Subcommand)]
+enum CommandRecord {
+    Run(RunArgs),
+    Demo(DemoArgs),
+    Perf(PerfRecord),
+    Link(LinkRecord),
+    Gids(GidsRecord),
+    Devinfo(DevinfoArgs),
+    #[command(hide = true)]
+    TcpPeer(TcpPeerRecord),
+}
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  crocevia run -- ibv_devinfo
+  crocevia run --addr 127.0.0.2 -- ib_write_bw
+  crocevia run --addr 127.0.0.3 -- ib_write_bw 127.0.0.2
+  crocevia run --faults loss=1%,reorder=2%,seed=42 -- ib_send_lat 192.0.2.7
+
+Exit status: that of CMD; 127 if CMD was not found, 126 if it could not be executed, 1 if the
+library is missing or the address does not exist, 2 for wrong usage.";
+
+/// Run an RDMA program on the crocevia device
+///
+/// The program gets crocevia's libibverbs.so.1 instead of the system's, by LD_LIBRARY_PATH and
+/// LD_PRELOAD; so do the programs that it starts. Nothing is installed, no root is needed.
+#[derive(Args, Debug)]
+#[command(after_help = RUN_EXAMPLES)]
+pub(crate) struct RunArgs {
+    /// Address or interface that the device is to have; any 127.x.y.z will do without set-up
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) addr: Option<String>,
+
+    /// Faults to inject: loss=1%,dup=0.1%,reorder=2%,corrupt=0.01%,delay=5us,seed=42
+    #[arg(long, value_name = "SPEC")]
+    pub(crate) faults: Option<String>,
+
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+const DEMO_EXAMPLES: &str = "\
+Exit status: 0 if every step was done and every byte was right.";
+
+/// Show it: two hosts, every operation, checked, with and without loss
+///
+/// Two processes on two loopback addresses are two hosts. Between them: write, read, send and
+/// atomic, bandwidth and latency, beside TCP on the same addresses, then the RDMA operations again
+/// with 1 % of the packets lost. Every byte is checked. Takes about half a minute.
+#[derive(Args, Debug)]
+#[command(after_help = DEMO_EXAMPLES)]
+pub(crate) struct DemoArgs {
+    /// A tenth of the time for each step; the numbers are rougher
+    #[arg(long)]
+    pub(crate) quick: bool,
+
+    /// Print the results as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Faults of the second half
+    #[arg(long, value_name = "SPEC", default_value = "loss=1%,seed=42")]
+    pub(crate) faults: String,
+}
+
+/// Show RDMA links, as `rdma link show` does
+///
+/// One line for each device: name, port, state and network interface.
+#[derive(Args, Debug)]
+struct LinkRecord {
+    #[command(flatten)]
+    list: ListArgs,
+}
+
+/// Show the GID table, as `show_gids` does
+///
+/// One line for each GID. INDEX is what programs call the GID index (-x).
+#[derive(Args, Debug)]
+struct GidsRecord {
+    #[command(flatten)]
+    list: ListArgs,
+}
+
+/// What the listing commands take.
+#[derive(Args, Debug)]
+pub(crate) struct ListArgs {
+    /// Only the device with this address or interface
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) addr: Option<String>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Show devices and their ports, as `ibv_devinfo` does
+#[derive(Args, Debug)]
+pub(crate) struct DevinfoArgs {
+    #[command(flatten)]
+    pub(crate) list: ListArgs,
+
+    /// All limits, and the GID table
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+}
+
+/// The other end of the demonstration's TCP steps; takes what every server of a pair is given.
+#[derive(Args, Debug)]
+struct TcpPeerRecord {
+    #[arg(long)]
+    addr: IpAddr,
+    #[arg(short)]
+    port: u16,
+    #[arg(long)]
+    announce: bool,
+}
+
+/// The command line as a plan.
+pub(crate) fn parse() -> Result<Command> {
+    match Record::try_parse() {
+        Ok(record) => plan(record.command),
+        Err(error) if is_help(error.kind()) => Ok(Command::Help(help_text(&error))),
+        Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            // Asked for nothing: the help says what there is, and nothing has been done.
+            Err(Failure::Help(error.render().to_string()))
+        }
+        Err(error) => {
+            // Clap's text begins with its own "error: "; ours says who speaks.
+            let text = error.render().to_string();
+            let text = text.strip_prefix("error: ").unwrap_or(&text);
+            Err(Failure::usage(text.trim_end()))
+        }
+    }
+}
+
+fn plan(record: CommandRecord) -> Result<Command> {
+    Ok(match record {
+        CommandRecord::Run(args) => Command::Run(args),
+        CommandRecord::Demo(args) => Command::Demo(args),
+        CommandRecord::Perf(args) => Command::Perf(Plan::from_record(args)?),
+        CommandRecord::Link(args) => Command::Link(args.list),
+        CommandRecord::Gids(args) => Command::Gids(args.list),
+        CommandRecord::Devinfo(args) => Command::Devinfo(args),
+        CommandRecord::TcpPeer(TcpPeerRecord { addr, port: _, announce: _ }) => {
+            Command::TcpPeer(addr)
+        }
+    })
+}
+
+fn is_help(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::DisplayHelp | ErrorKind::DisplayVersion)
+}
+
+fn help_text(error: &clap::Error) -> String {
+    use std::io::IsTerminal;
+    let styled = error.render();
+    if crate::render::colour(std::io::stdout().is_terminal()) {
+        styled.ansi().to_string()
+    } else {
+        styled.to_string()
+    }
+}

@@ -1,0 +1,27 @@
+//! The commands, one file (or folder) each.
+
+pub(crate) mod demo;
+pub(crate) mod devinfo;
+pub(crate) mod gids;
+pub(crate) mod link;
+pub(crate) mod perf;
+pub(crate) mod run;
+
+use crocevia::DeviceInfo;
+
+use engine::faults::FaultSpec;
+
+use crate::error::{Failure, Result};
+
+/// The devices that `--addr`, or without it `CROCEVIA_ADDR`, selects.
+pub(crate) fn devices(addr: Option<&str>) -> Result<Vec<DeviceInfo>> {
+    Ok(match addr {
+        Some(_) => live::devices(addr)?,
+        None => crocevia::devices()?,
+    })
+}
+
+/// A fault specification, or what is wrong with it.
+pub(crate) fn parse_faults(spec: &str) -> Result<FaultSpec> {
+    spec.parse().map_err(|error| Failure::usage(format!("{error}")))
+}

@@ -1,0 +1,84 @@
+//! What reaches the terminal: text, JSON, errors; whether there is colour. No command's own shapes.
+
+use std::io::{self, IsTerminal, Write};
+
+use serde::Serialize;
+
+use crate::error::{Failure, Result};
+
+/// Writes `text` to standard output.
+pub(crate) fn text(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Writes `value` to standard output as indented JSON.
+pub(crate) fn json(value: &impl Serialize) -> Result<()> {
+    let mut body = serde_json::to_string_pretty(value)
+        .map_err(|error| Failure::failed(format!("the result has no JSON form: {error}")))?;
+    body.push('\n');
+    text(&body)
+}
+
+/// Writes an error to standard error. Nothing can be done if that fails.
+pub(crate) fn error(message: &str) {
+    let mut err = io::stderr().lock();
+    let _ = if colour(err.is_terminal()) {
+        writeln!(err, "\u{1b}[1;31mcrocevia: error:\u{1b}[0m {message}")
+    } else {
+        writeln!(err, "crocevia: error: {message}")
+    };
+}
+
+/// Writes text to standard error as it is.
+pub(crate) fn plain(text: &str) {
+    let _ = io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// Writes a remark to standard error.
+pub(crate) fn note(message: &str) {
+    let _ = writeln!(io::stderr().lock(), "crocevia: {message}");
+}
+
+/// Whether to colour what goes to a terminal (`NO_COLOR`, no-color.org).
+pub(crate) fn colour(is_terminal: bool) -> bool {
+    is_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// A GID as eight groups of four digits, the shape of sysfs and `show_gids`.
+pub(crate) fn gid_full(gid: crocevia::Gid) -> String {
+    let groups: Vec<String> =
+        gid.0.chunks(2).map(|pair| format!("{:02x}{:02x}", pair[0], pair[1])).collect();
+    groups.join(":")
+}
+
+/// A GUID as four groups of four digits, the shape of `ibv_devinfo`.
+pub(crate) fn guid(guid: u64) -> String {
+    let bytes = guid.to_be_bytes();
+    let groups: Vec<String> =
+        bytes.chunks(2).map(|pair| format!("{:02x}{:02x}", pair[0], pair[1])).collect();
+    groups.join(":")
+}
+
+/// A number of bytes in the unit that people say: `64 B`, `64 KiB`, `8 MiB`.
+pub(crate) fn bytes(n: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut unit = 0;
+    let mut value = n as f64;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if value.fract() == 0.0 || unit == 0 {
+        format!("{value:.0} {}", UNITS[unit])
+    } else {
+        format!("{value:.1} {}", UNITS[unit])
+    }
+}
+
+/// `n` of a thing, with its plural: `1 message`, `2 messages`.
+pub(crate) fn count(n: u64, thing: &str) -> String {
+    if n == 1 { format!("1 {thing}") } else { format!("{n} {thing}s") }
+}
