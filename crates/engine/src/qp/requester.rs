@@ -44,7 +44,8 @@ pub(crate) struct Requester {
     /// End-to-end credits: the last message that may go.
     pub(crate) credit_limit: Option<u64>,
     since_ack_request: u64,
-    /// Ends of the READ requests asked for: a repetition must lie within one of them.
+    /// Ends of the READ requests asked for, in order: a repetition must not reach across one of them,
+    /// for it must lie within one that the peer has executed.
     read_ends: std::collections::VecDeque<u64>,
     /// Finish messages begun, begin no other (SQD).
     pub(crate) draining: bool,
@@ -421,8 +422,8 @@ impl Requester {
                 } else {
                     window::cost(next.asked.1 as usize + 20)
                 };
-                if start >= self.max && next.operation == Operation::ReadRequest {
-                    self.read_ends.push_back(end);
+                if next.operation == Operation::ReadRequest {
+                    self.remember_read(end);
                 }
                 self.flight.asked(&mut sh.windows, q.peer, start..end, (cost, read));
             } else {
@@ -458,6 +459,14 @@ impl Requester {
         self.nxt = seq;
         self.since_ack_request = 0;
         self.cursor = self.queue.wqes.partition_point(|w| w.started && w.end <= seq);
+    }
+
+    /// Notes the end of a READ request, of a repetition too: it may be the first that the peer sees.
+    fn remember_read(&mut self, end: u64) {
+        let at = self.read_ends.partition_point(|&other| other < end);
+        if self.read_ends.get(at) != Some(&end) {
+            self.read_ends.insert(at, end);
+        }
     }
 
     /// Forgets the READ requests that have been answered in full.
