@@ -277,8 +277,10 @@ impl Requester {
         if !self.ack_deadline.is_some_and(|at| at.is_due(now)) {
             return Ok(());
         }
-        if !self.outstanding() {
+        if self.flight.is_empty() {
+            // What ran out was the patience with the window.
             self.ack_deadline = None;
+            self.patient = true;
             return Ok(());
         }
         sh.counters.local_ack_timeout_err += 1;

@@ -31,6 +31,11 @@ impl InFlight {
         self.fetches
     }
 
+    /// Whether nothing is in flight.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.flights.is_empty()
+    }
+
     /// Notes packets `start..end` of SENDs and WRITEs.
     pub(crate) fn sent(&mut self, w: &mut Windows, peer: u32, start: u64, end: u64, cost: u64) {
         w.sent(peer, cost);

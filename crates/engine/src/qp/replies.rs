@@ -77,9 +77,10 @@ impl Owed {
         self.replies.is_empty() && self.tail.is_none()
     }
 
-    /// Owes an acknowledgement of all up to `seq`.
+    /// Owes an acknowledgement of all up to `seq`. A NAK that has not left yet says as much.
     pub(crate) fn ack(&mut self, seq: u64, now: Instant, delay: Span) {
         let leave = match self.tail {
+            Some(Tail { syndrome: Some(_), seq: of, .. }) if of > seq => return,
             Some(Tail { syndrome: None, leave, .. }) => leave,
             _ if self.ride.skip > 0 => {
                 self.ride.skip -= 1;

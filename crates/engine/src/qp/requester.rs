@@ -44,6 +44,8 @@ pub(crate) struct Requester {
     /// End-to-end credits: the last message that may go.
     pub(crate) credit_limit: Option<u64>,
     since_ack_request: u64,
+    /// It has waited for the window long enough for one packet.
+    pub(crate) patient: bool,
     /// Ends of the READ requests asked for, in order: a repetition must not reach across one of them,
     /// for it must lie within one that the peer has executed.
     read_ends: std::collections::VecDeque<u64>,
@@ -89,6 +91,7 @@ impl Requester {
             acked_messages: 0,
             credit_limit: None,
             since_ack_request: 0,
+            patient: false,
             read_ends: std::collections::VecDeque::new(),
             draining: false,
         }
@@ -172,7 +175,7 @@ impl Requester {
                 self.cursor += 1;
                 continue;
             }
-            return self.next_of(q, sh, &wqe);
+            return self.next_of(q, sh, now, &wqe);
         }
     }
 
@@ -249,7 +252,13 @@ impl Requester {
     }
 
     /// The packet at `nxt`, if it may go now.
-    fn next_of<M>(&mut self, q: &Facts, sh: &mut Shared<M>, wqe: &Wqe) -> Option<Next> {
+    fn next_of<M>(
+        &mut self,
+        q: &Facts,
+        sh: &mut Shared<M>,
+        now: Instant,
+        wqe: &Wqe,
+    ) -> Option<Next> {
         let done = (self.nxt - wqe.start) as u32;
         let offset = done * q.mtu;
         let rest = wqe.length - offset;
@@ -258,7 +267,8 @@ impl Requester {
                 if self.flight.fetches() >= u32::from(q.max_rd_atomic) {
                     return None;
                 }
-                if !self.window_admits(q, sh, wire_len(q.service(), Operation::ReadRequest, 0)) {
+                if !self.window_admits(q, sh, now, wire_len(q.service(), Operation::ReadRequest, 0))
+                {
                     return None;
                 }
                 let packet = window::cost(q.mtu as usize + 20);
@@ -286,7 +296,7 @@ impl Requester {
                     SendOp::FetchAdd { .. } => Operation::FetchAdd,
                     _ => Operation::CompareSwap,
                 };
-                if !self.window_admits(q, sh, wire_len(q.service(), operation, 0)) {
+                if !self.window_admits(q, sh, now, wire_len(q.service(), operation, 0)) {
                     return None;
                 }
                 Some(Next { operation, offset: 0, length: 0, asked: (1, 8), last: true })
@@ -295,7 +305,7 @@ impl Requester {
                 let length = rest.min(q.mtu);
                 let last = rest <= q.mtu;
                 let operation = operation(&wqe.op, done == 0, last);
-                if !self.window_admits(q, sh, wire_len(q.service(), operation, length)) {
+                if !self.window_admits(q, sh, now, wire_len(q.service(), operation, length)) {
                     return None;
                 }
                 Some(Next { operation, offset, length, asked: (1, 0), last })
@@ -303,8 +313,26 @@ impl Requester {
         }
     }
 
-    fn window_admits<M>(&self, q: &Facts, sh: &mut Shared<M>, wire_len: usize) -> bool {
-        q.kind != QpType::Rc || sh.windows.admits(q.peer, q.index, window::cost(wire_len))
+    /// Whether the peer's window has room. Where it has none, one packet that asks for an answer goes
+    /// beyond it behind packets that did not ask, and one after a patient wait with nothing in flight:
+    /// other queue pairs may hold the window for long.
+    fn window_admits<M>(
+        &mut self,
+        q: &Facts,
+        sh: &mut Shared<M>,
+        now: Instant,
+        wire_len: usize,
+    ) -> bool {
+        if q.kind != QpType::Rc || sh.windows.admits(q.peer, q.index, window::cost(wire_len)) {
+            return true;
+        }
+        if !self.flight.is_empty() {
+            return self.since_ack_request > 0;
+        }
+        if self.ack_deadline.is_none() {
+            self.ack_deadline = Some(now + limits::WINDOW_PATIENCE);
+        }
+        std::mem::take(&mut self.patient)
     }
 
     /// Collects the pieces of a packet's payload.
@@ -413,6 +441,9 @@ impl Requester {
     ) {
         let (start, end) = (self.nxt, self.nxt + u64::from(next.asked.0));
         if q.kind == QpType::Rc {
+            if self.flight.is_empty() || self.ack_deadline.is_none() {
+                self.ack_deadline = q.timeout.map(|t| now + t);
+            }
             let cost = window::cost(wire_len);
             let fetch = next.asked.1 > 0 || next.operation == Operation::ReadRequest;
             if fetch {
@@ -431,9 +462,6 @@ impl Requester {
             }
             if start < self.max {
                 sh.counters.retransmitted_packets += 1;
-            }
-            if self.ack_deadline.is_none() {
-                self.ack_deadline = q.timeout.map(|t| now + t);
             }
         }
         self.since_ack_request = if asks { 0 } else { self.since_ack_request + 1 };
@@ -533,14 +561,10 @@ impl Requester {
         self.rnr = None;
     }
 
-    /// Whether the acknowledgement of something is awaited.
-    pub(crate) fn outstanding(&self) -> bool {
-        self.una < self.max
-    }
-
-    /// The span to the next ACK timeout is counted from now.
+    /// The span to the next ACK timeout is counted from now; with nothing in flight, from the next
+    /// packet.
     pub(crate) fn restart_timer(&mut self, q: &Facts, now: Instant) {
-        self.ack_deadline = if self.outstanding() { q.timeout.map(|t| now + t) } else { None };
+        self.ack_deadline = if self.flight.is_empty() { None } else { q.timeout.map(|t| now + t) };
     }
 }
 

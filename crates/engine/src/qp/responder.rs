@@ -430,8 +430,8 @@ impl Responder {
                 let reply = Reply::atomic(seq, value, self.msn);
                 self.owed.reply_again(reply, q.max_dest_rd_atomic);
             }
-        } else if self.silent == Silent::No {
-            // While a NAK is out it says all that an acknowledgement would.
+        } else {
+            // Also after a NAK, which may have been lost.
             self.owed.ack(self.expected - 1, now, sh.ack_delay);
         }
     }

@@ -99,6 +99,12 @@ impl TestMemory {
     }
 }
 
+impl std::fmt::Debug for TestMemory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes at {:#x}", self.bytes.len(), self.base)
+    }
+}
+
 fn within(ranges: &[Range<u64>], addr: u64, length: usize) -> bool {
     let Some(end) = addr.checked_add(length as u64) else { return false };
     length == 0 || ranges.iter().any(|range| range.start <= addr && end <= range.end)

@@ -333,6 +333,11 @@ impl Run {
                 end.receives_posted.len(),
             );
         }
+        if std::env::var_os("CROCEVIA_STATE").is_some() {
+            for (index, host) in self.world.hosts.iter().enumerate() {
+                out += &format!("host {index}: {:#?}\n", host.device);
+            }
+        }
         out
     }
 
