@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -21,6 +21,12 @@ use crate::notify::CqNotify;
 pub struct CompChannel {
     context: Context,
     channel: Arc<Channel>,
+}
+
+impl AsFd for CompChannel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.channel.fd.as_fd()
+    }
 }
 
 /// The channel without the device: what the delivery of events may hold.

@@ -1,7 +1,7 @@
 //! An open device: where everything else is made.
 
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::{AsyncEvent, Counters, Error, ErrorKind, GidEntry, MrId, Result, limits};
@@ -208,6 +208,11 @@ impl Context {
     /// The descriptor of the asynchronous events: readable while one waits. It may be made
     /// non-blocking by `fcntl`; it is not to be read by anybody else.
     pub fn async_fd(&self) -> RawFd {
+        self.hub().fd().as_raw_fd()
+    }
+
+    /// The same descriptor, borrowed.
+    pub fn borrow_async_fd(&self) -> BorrowedFd<'_> {
         self.hub().fd()
     }
 

@@ -5,7 +5,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
@@ -144,8 +144,8 @@ impl Hub {
         }
     }
 
-    pub(crate) fn fd(&self) -> RawFd {
-        self.fd.fd()
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 
     /// Takes the next event after the descriptor has been read; it is to be acknowledged.
