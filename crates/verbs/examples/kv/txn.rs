@@ -8,9 +8,8 @@
 //!    locked. Another version, or a lock, and it aborts. It never waits, so it never deadlocks.
 //! 2. *Validate* what it only read: READ the version words again. A READ of many bytes is not
 //!    atomic, but a writer changes the version word before it touches the value and again after, so
-//!    a word
-//!    that is the same before and after says that the value was whole and is still current. (For
-//!    what it writes, the lock has said so.)
+//!    a word that is the same before and after says that the value was whole and is still current.
+//!    (For what it writes, the lock has said so.)
 //! 3. *Install*: WRITE the values, then compare-and-swap the word to the next version, unlocked; in
 //!    this order, so nobody sees the version before the value.
 //!

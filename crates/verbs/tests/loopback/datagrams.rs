@@ -110,7 +110,7 @@ fn what_is_refused() {
         error.to_string().contains("200") && error.to_string().contains("127.0.0.50"),
         "{error}"
     );
-    let (pd, error) = a.pd.destroy().err().expect("the handle is in it");
+    let (pd, error) = a.pd.destroy().expect_err("the handle is in it");
     assert!(error.to_string().contains("in"), "{error}");
     drop(pd);
 }

@@ -161,7 +161,7 @@ fn a_destroyed_queue_leaves_no_event() {
     assert_eq!(channel.next_event().unwrap(), stays.id());
     assert_eq!(channel.next_event().unwrap_err().kind(), WouldBlock);
 
-    let (channel, error) = channel.destroy().err().expect("a queue uses it");
+    let (channel, error) = channel.destroy().expect_err("a queue uses it");
     assert_eq!(error.kind(), ErrorKind::Busy);
     drop((second, stays));
     channel.destroy().map_err(|(_, error)| error).unwrap();

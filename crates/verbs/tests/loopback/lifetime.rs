@@ -68,13 +68,13 @@ fn busy_things_say_so() {
     let Pair { a: end, b: peer } = Pair::rc(&a, &b);
     let mr = end.memory(8, 0);
     let End { qp, cq, pd, context } = end;
-    let (cq, error) = cq.destroy().err().expect("a queue pair uses it");
+    let (cq, error) = cq.destroy().expect_err("a queue pair uses it");
     assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
-    let (pd, error) = pd.destroy().err().expect("things are in it");
+    let (pd, error) = pd.destroy().expect_err("things are in it");
     assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
     qp.destroy().map_err(|(_, error)| error).unwrap();
     cq.destroy().map_err(|(_, error)| error).unwrap();
-    let (pd, error) = pd.destroy().err().expect("a region is in it");
+    let (pd, error) = pd.destroy().expect_err("a region is in it");
     assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
     mr.destroy().map_err(|(_, error)| error).unwrap();
     pd.destroy().map_err(|(_, error)| error).unwrap();

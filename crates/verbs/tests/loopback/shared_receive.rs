@@ -54,7 +54,7 @@ fn one_store_for_many_connections() {
         }
     }
     assert_eq!(counts.into_values().collect::<Vec<_>>(), [50; 4]);
-    let (srq, error) = srq.destroy().err().expect("queue pairs use it");
+    let (srq, error) = srq.destroy().expect_err("queue pairs use it");
     assert_eq!(error.kind(), ErrorKind::Busy);
     drop(pairs);
     srq.destroy().map_err(|(_, error)| error).unwrap();

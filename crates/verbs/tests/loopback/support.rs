@@ -9,35 +9,35 @@ use crocevia::{
 };
 
 /// How long a test waits for what must come.
-pub const SOON: Duration = Duration::from_secs(20);
+pub(crate) const SOON: Duration = Duration::from_secs(20);
 /// How long a test waits for what must not come.
-pub const NEVER: Duration = Duration::from_millis(50);
+pub(crate) const NEVER: Duration = Duration::from_millis(50);
 
-pub const ALL: Access = Access::LOCAL_WRITE
+pub(crate) const ALL: Access = Access::LOCAL_WRITE
     .union(Access::REMOTE_WRITE)
     .union(Access::REMOTE_READ)
     .union(Access::REMOTE_ATOMIC)
     .union(Access::MW_BIND);
 
 /// One end of a connection, on a device of its own.
-pub struct End {
-    pub qp: Qp,
-    pub cq: Cq,
-    pub pd: Pd,
-    pub context: Context,
+pub(crate) struct End {
+    pub(crate) qp: Qp,
+    pub(crate) cq: Cq,
+    pub(crate) pd: Pd,
+    pub(crate) context: Context,
 }
 
 /// Two connected ends.
-pub struct Pair {
-    pub a: End,
-    pub b: End,
+pub(crate) struct Pair {
+    pub(crate) a: End,
+    pub(crate) b: End,
 }
 
-pub fn open(last: u8) -> Context {
+pub(crate) fn open(last: u8) -> Context {
     Context::open_addr(&format!("127.0.0.{last}")).expect("the device opens")
 }
 
-pub const CAP: QpCap = QpCap {
+pub(crate) const CAP: QpCap = QpCap {
     max_send_wr: 64,
     max_recv_wr: 64,
     max_send_sge: 8,
@@ -46,11 +46,11 @@ pub const CAP: QpCap = QpCap {
 };
 
 impl End {
-    pub fn new(context: &Context, qp_type: QpType) -> Self {
+    pub(crate) fn new(context: &Context, qp_type: QpType) -> Self {
         Self::with(context, qp_type, |_| {})
     }
 
-    pub fn with(
+    pub(crate) fn with(
         context: &Context,
         qp_type: QpType,
         change: impl FnOnce(&mut QpOptions<'_>),
@@ -64,56 +64,61 @@ impl End {
     }
 
     /// `len` registered bytes with every right, filled with a pattern that depends on `salt`.
-    pub fn memory(&self, len: usize, salt: u8) -> Mr {
+    pub(crate) fn memory(&self, len: usize, salt: u8) -> Mr {
         let mr = self.pd.alloc(len, ALL).expect("memory");
         mr.region().write(0, &pattern(len, salt));
         mr
     }
 
-    pub fn post_recv(&self, wr_id: u64, sges: &[Sge]) {
+    pub(crate) fn post_recv(&self, wr_id: u64, sges: &[Sge]) {
         self.qp.post_recv(&RecvRequest { wr_id, sges }).expect("the receive is taken");
     }
 
     /// Posts a signaled request.
-    pub fn post(&self, wr_id: u64, op: SendOp, sges: &[Sge]) {
+    pub(crate) fn post(&self, wr_id: u64, op: SendOp, sges: &[Sge]) {
         self.qp.post_send(&request(wr_id, op, sges)).expect("the request is taken");
     }
 
     /// Posts a signaled request and takes its completion, which must be a success.
-    pub fn run(&self, op: SendOp, sges: &[Sge]) -> Completion {
+    pub(crate) fn run(&self, op: SendOp, sges: &[Sge]) -> Completion {
         self.post(0xD0, op, sges);
         let completion = self.success();
         assert_eq!(completion.wr_id, 0xD0);
         completion
     }
 
-    pub fn completion(&self) -> Completion {
+    pub(crate) fn completion(&self) -> Completion {
         self.cq.wait(Some(SOON)).expect("a completion comes")
     }
 
-    pub fn success(&self) -> Completion {
+    pub(crate) fn success(&self) -> Completion {
         let completion = self.completion();
         assert_eq!(completion.status, WcStatus::Success, "{completion:?}");
         completion
     }
 
-    pub fn failure(&self, status: WcStatus) -> Completion {
+    pub(crate) fn failure(&self, status: WcStatus) -> Completion {
         let completion = self.completion();
         assert_eq!(completion.status, status, "{completion:?}");
         completion
     }
 
-    pub fn nothing(&self) {
+    pub(crate) fn nothing(&self) {
         assert_eq!(self.cq.wait(Some(NEVER)), None);
     }
 }
 
 impl Pair {
-    pub fn rc(a: &Context, b: &Context) -> Self {
+    pub(crate) fn rc(a: &Context, b: &Context) -> Self {
         Self::connected(a, b, QpType::Rc, &ConnectOptions::default())
     }
 
-    pub fn connected(a: &Context, b: &Context, qp_type: QpType, options: &ConnectOptions) -> Self {
+    pub(crate) fn connected(
+        a: &Context,
+        b: &Context,
+        qp_type: QpType,
+        options: &ConnectOptions,
+    ) -> Self {
         let pair = Self { a: End::new(a, qp_type), b: End::new(b, qp_type) };
         Qp::pair(&pair.a.qp, &pair.b.qp, options).expect("they connect");
         pair
@@ -121,7 +126,7 @@ impl Pair {
 }
 
 /// A signaled request on registered memory.
-pub fn request<'a>(wr_id: u64, op: SendOp, sges: &'a [Sge]) -> SendRequest<'a> {
+pub(crate) fn request<'a>(wr_id: u64, op: SendOp, sges: &'a [Sge]) -> SendRequest<'a> {
     SendRequest {
         wr_id,
         op,
@@ -131,15 +136,15 @@ pub fn request<'a>(wr_id: u64, op: SendOp, sges: &'a [Sge]) -> SendRequest<'a> {
     }
 }
 
-pub fn pattern(len: usize, salt: u8) -> Vec<u8> {
+pub(crate) fn pattern(len: usize, salt: u8) -> Vec<u8> {
     (0..len).map(|i| (i as u8).wrapping_mul(31) ^ (i >> 8) as u8 ^ salt).collect()
 }
 
-pub fn bytes(mr: &Mr, start: usize, len: usize) -> Vec<u8> {
+pub(crate) fn bytes(mr: &Mr, start: usize, len: usize) -> Vec<u8> {
     let mut out = vec![0; len];
     mr.region().read(start, &mut out);
     out
 }
 
 /// Zero, one, around the path MTU of loopback (4096), several packets, and 1 MiB.
-pub const SIZES: [usize; 8] = [0, 1, 4095, 4096, 4097, 8192, 100_003, 1 << 20];
+pub(crate) const SIZES: [usize; 8] = [0, 1, 4095, 4096, 4097, 8192, 100_003, 1 << 20];
