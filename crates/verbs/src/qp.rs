@@ -62,7 +62,8 @@ impl<'a> QpOptions<'a> {
 /// A queue pair: a send queue and a receive queue, and the state of the connection to the peer.
 ///
 /// It keeps its domain and its queues alive. When it has been dropped or destroyed, the device
-/// touches no memory for it any more; its requests that were outstanding give no completion.
+/// touches no memory for it any more. Its requests that were outstanding give no completion;
+/// completions that are in its queues already stay there.
 pub struct Qp {
     context: Context,
     qpn: Qpn,

@@ -102,7 +102,8 @@ fn local_protection_errors() {
     // A receive: the receiver's fault, and the sender learns that it was.
     let pair = pair();
     let (mine, theirs) = (pair.a.memory(64, 1), pair.b.memory(64, 2));
-    pair.b.post_recv(2, &[Sge { length: 65, ..theirs.sge(..) }]);
+    let unknown = LKey::new(theirs.lkey().get() ^ 0x4000);
+    pair.b.post_recv(2, &[Sge { lkey: unknown, ..theirs.sge(..) }]);
     pair.a.post(1, SendOp::Send, &[mine.sge(..)]);
     assert_eq!(pair.a.failure(WcStatus::RemOpErr).wr_id, 1);
     assert_eq!(pair.b.failure(WcStatus::LocProtErr).wr_id, 2);

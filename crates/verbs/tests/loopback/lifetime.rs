@@ -146,16 +146,19 @@ fn deregistered_memory_is_not_touched() {
 #[test]
 fn a_dropped_queue_pair_touches_nothing() {
     let (a, b) = contexts();
-    for _ in 0..20 {
+    for _ in 0..8 {
         let pair = Pair::rc(&a, &b);
-        let size = 1 << 20;
+        let size = 8 << 20;
         let (target, source) = (pair.a.memory(size, 1), pair.b.memory(size, 2));
         pair.a.post(1, SendOp::Read(source.remote(0)), &[target.sge(..)]);
         pair.a.qp.destroy().map_err(|(_, error)| error).unwrap();
         target.region().write(0, &vec![0xCD; size]);
         std::thread::sleep(std::time::Duration::from_millis(2));
         assert!(bytes(&target, 0, size).iter().all(|&byte| byte == 0xCD));
-        assert_eq!(pair.a.cq.poll_one(), None, "no completion of what is gone");
+        // Nothing completes of what is gone, unless it was complete before.
+        let before = pair.a.cq.poll_one();
+        assert!(before.is_none_or(|completion| completion.status == WcStatus::Success));
+        assert_eq!(pair.a.cq.poll_one(), None);
     }
 }
 
