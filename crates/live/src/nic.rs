@@ -277,10 +277,14 @@ impl Shared {
             sys::yield_now();
             return false;
         };
-        let worked = state.step(self.clock.now(), false, STEP_BATCHES);
-        if worked {
+        let now = self.clock.now();
+        if state.step(now, false, STEP_BATCHES) {
             self.empty_polls.store(0, Ordering::Relaxed);
+            let ring = self.thread_sleeps_past(state.deadline(), now);
             self.deliver(state);
+            if ring {
+                self.doorbell.signal();
+            }
             return true;
         }
         drop(state);
@@ -296,12 +300,14 @@ impl Shared {
         polled != 0 && now_ns.saturating_sub(polled - 1) < POLLER_NS
     }
 
-    /// Whether the thread has to be woken for `deadline`: it would sleep longer, and nobody polls.
+    /// Whether the thread has to be woken because it would sleep past `deadline`. A poller may stop
+    /// at any time, so while somebody polls the thread is to be napping at least.
     fn thread_sleeps_past(&self, deadline: Option<Instant>, now: Instant) -> bool {
         let Some(deadline) = deadline else { return false };
         let now_ns = now.as_ps() / 1000;
-        let deadline_ns = now_ns + crate::clock::ns_until(deadline, now);
-        deadline_ns < self.wakes.load(Ordering::Acquire) && !self.is_polled(now_ns)
+        let slack = if self.is_polled(now_ns) { thread::NAP_NS } else { 0 };
+        let latest_ns = now_ns + crate::clock::ns_until(deadline, now) + slack;
+        latest_ns < self.wakes.load(Ordering::Acquire)
     }
 
     /// Unlocks, and tells the sink what has happened.

@@ -170,6 +170,21 @@ fn closing_sends_what_is_owed_and_opening_again_works() {
 }
 
 #[test]
+fn a_poller_that_stops_leaves_nothing_behind() {
+    let (a, b) = pair(own(18), own(19), "", 4096);
+    for _ in 0..2 {
+        // Long enough for the threads to sleep without limit.
+        std::thread::sleep(Duration::from_millis(700));
+        b.receive(1, b.sge(0, 64));
+        a.post(1, SendOp::Send, a.sge(0, 64));
+        b.success(1);
+        // Nobody polls b now; its acknowledgement is still to leave.
+        assert_eq!(a.completion_without_polling().wr_id, 1);
+    }
+    assert_eq!(a.counters().local_ack_timeout_err, 0);
+}
+
+#[test]
 fn many_threads_post_and_poll() {
     let (a, b) = pair(own(16), own(17), "", MIB);
     const EACH: u64 = 300;

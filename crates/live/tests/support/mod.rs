@@ -216,7 +216,8 @@ impl Side {
     /// The next completion, which must be a success.
     pub fn success(&self, wr_id: u64) -> Completion {
         let completion = self.completion();
-        assert_eq!((completion.status, completion.wr_id), (WcStatus::Success, wr_id));
+        let found = (completion.status, completion.wr_id);
+        assert_eq!(found, (WcStatus::Success, wr_id), "{}", self.state());
         completion
     }
 
