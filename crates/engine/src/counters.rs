@@ -51,6 +51,8 @@ counters! {
     implied_nak_seq_err,
     /// Packets sent again.
     retransmitted_packets,
+    /// Packets sent once more because acknowledgements stopped coming.
+    tx_probes,
     /// Remote access NAKs received.
     req_remote_access_errors,
     /// Invalid request NAKs received.

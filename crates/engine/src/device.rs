@@ -98,6 +98,7 @@ impl<M: HostMemory> Device<M> {
                 gids: config.gids,
                 ack_delay: config.ack_delay,
                 credits: config.credits,
+                probe: None,
                 overrun: Vec::new(),
                 cq_wakes: Vec::new(),
             },
@@ -119,6 +120,12 @@ impl<M: HostMemory> Device<M> {
     /// The host memory.
     pub fn memory(&mut self) -> &mut M {
         &mut self.shared.memory
+    }
+
+    /// Probes for lost tails after this time at least without a sign of the peer; `None`, as after
+    /// creation: only the ACK timeout finds them.
+    pub fn set_probe(&mut self, least: Option<Span>) {
+        self.shared.probe = least;
     }
 
     /// Counters.

@@ -34,6 +34,8 @@ pub const MAX_MCAST: u32 = 1 << 13;
 pub const MAX_GIDS: usize = 256;
 /// An owed ACK may wait this long to leave behind the queue pair's own next packet.
 pub const ACK_DELAY: Span = Span::from_us(20);
+/// Least time without a sign of a peer before a live device probes for a lost tail.
+pub const PROBE: Span = Span::from_us(500);
 /// Hop limit where the application gives none.
 pub const DEFAULT_HOP_LIMIT: u8 = 64;
 /// Packets that may be in flight unacknowledged on a queue pair (fewer than 2^23, transport rules).

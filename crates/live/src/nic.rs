@@ -101,7 +101,8 @@ impl Nic {
             credits: options.credits,
         };
         let clock = Clock::start();
-        let device = Device::new(config, ProcessMemory::new());
+        let mut device = Device::new(config, ProcessMemory::new());
+        device.set_probe(Some(engine::limits::PROBE));
         let shared = Arc::new(Shared {
             info: DeviceInfo { gids, ..info.clone() },
             receive_buffer,

@@ -80,7 +80,7 @@ impl Requester {
                 self.spend_retry(q, sh)?;
                 sh.windows.lost(q.peer, false);
                 self.go_back(q, sh, self.una);
-                self.restart_timer(q, now);
+                self.restart_timer(q, sh, now);
                 Ok(())
             }
             Syndrome::RnrNak(code) => {
@@ -98,6 +98,7 @@ impl Requester {
                 self.go_back(q, sh, self.una);
                 self.rnr = Some((now + wire::aeth::rnr_timer(code), seq));
                 self.ack_deadline = None;
+                self.probe.stop();
                 Ok(())
             }
             Syndrome::Nak(code) => {
@@ -162,16 +163,21 @@ impl Requester {
         if to <= self.una {
             return Ok(());
         }
+        let alone = self.probe.answered(self.una, to);
         self.una = to;
+        self.probe.measure(to, now);
         self.forget_reads();
         self.retries = q.retry_cnt;
         self.rnr_retries = q.rnr_retry;
         self.rnr = None;
         self.implied_for = None;
         self.flight.acknowledged(&mut sh.windows, q.peer, to);
-        self.restart_timer(q, now);
+        self.restart_timer(q, sh, now);
         self.retire(q, sh, now)?;
         if self.nxt < to {
+            self.go_back(q, sh, to);
+        } else if alone && self.nxt > to {
+            sh.windows.lost(q.peer, false);
             self.go_back(q, sh, to);
         }
         Ok(())
@@ -192,7 +198,7 @@ impl Requester {
         self.implied_for = Some(self.una);
         sh.windows.lost(q.peer, false);
         self.go_back(q, sh, self.una);
-        self.restart_timer(q, now);
+        self.restart_timer(q, sh, now);
         Ok(())
     }
 
@@ -262,17 +268,20 @@ impl Requester {
 
     /// The earliest of the requester's deadlines.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        match (self.ack_deadline, self.rnr) {
-            (Some(ack), Some((rnr, _))) => Some(ack.earlier(rnr)),
-            (ack, rnr) => ack.or(rnr.map(|(at, _)| at)),
-        }
+        [self.ack_deadline, self.rnr.map(|(at, _)| at), self.probe.deadline()]
+            .into_iter()
+            .flatten()
+            .reduce(Instant::earlier)
     }
 
     /// Runs the deadlines that are due.
     pub(crate) fn timeout<M>(&mut self, q: &Facts, sh: &mut Shared<M>, now: Instant) -> Outcome {
         if self.rnr.is_some_and(|(until, _)| until.is_due(now)) {
             self.rnr = None;
-            self.restart_timer(q, now);
+            self.restart_timer(q, sh, now);
+        }
+        if self.rnr.is_none() && !self.flight.is_empty() {
+            self.probe.timeout(sh.probe, now);
         }
         if !self.ack_deadline.is_some_and(|at| at.is_due(now)) {
             return Ok(());
@@ -288,7 +297,7 @@ impl Requester {
         self.implied_for = None;
         sh.windows.lost(q.peer, true);
         self.go_back(q, sh, self.una);
-        self.restart_timer(q, now);
+        self.restart_timer(q, sh, now);
         Ok(())
     }
 }

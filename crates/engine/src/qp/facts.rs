@@ -96,6 +96,8 @@ pub(crate) struct Shared<M> {
     pub(crate) gids: Vec<GidEntry>,
     pub(crate) ack_delay: Span,
     pub(crate) credits: bool,
+    /// Least time without a sign of the peer before a probe; `None`: no probes.
+    pub(crate) probe: Option<Span>,
     /// Queues that overran in this call: their queue pairs are to fail.
     pub(crate) overrun: Vec<CqId>,
     /// Moderation periods that began in this call.

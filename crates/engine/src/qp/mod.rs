@@ -7,6 +7,7 @@ pub(crate) mod datagram;
 pub(crate) mod facts;
 pub(crate) mod inflight;
 pub(crate) mod modify;
+pub(crate) mod probe;
 pub(crate) mod replies;
 pub(crate) mod requester;
 pub(crate) mod responder;
@@ -194,7 +195,10 @@ impl QueuePair {
             sh.raise(AsyncEvent::QpAccessErr(self.facts.qpn));
         }
         if b.is_empty() && requester::sends(self.facts.state) {
-            self.requester.emit(&self.facts, sh, now, &mut b);
+            self.requester.emit_probe(&self.facts, sh, &mut b);
+            if b.is_empty() {
+                self.requester.emit(&self.facts, sh, now, &mut b);
+            }
             let unreliable = self.facts.kind != QpType::Rc && !b.is_empty();
             self.unsettled |= unreliable || self.requester.front_is_done();
         }

@@ -128,7 +128,7 @@ impl QueuePair {
             self.notify_drained = false;
             self.requester.retries = self.attr.retry_cnt;
             self.requester.rnr_retries = self.attr.rnr_retry;
-            self.requester.restart_timer(&self.facts, now);
+            self.requester.restart_timer(&self.facts, sh, now);
         }
     }
 

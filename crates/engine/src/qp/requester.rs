@@ -9,6 +9,7 @@ use crate::memory::HostMemory;
 use crate::qp::build::Builder;
 use crate::qp::facts::{Draft, Facts, Shared, wire_len};
 use crate::qp::inflight::InFlight;
+use crate::qp::probe::Probe;
 use crate::qp::send_queue::{SendQueue, Wqe};
 use crate::regions::AccessFault;
 use crate::train::Fragment;
@@ -51,6 +52,7 @@ pub(crate) struct Requester {
     read_ends: std::collections::VecDeque<u64>,
     /// Finish messages begun, begin no other (SQD).
     pub(crate) draining: bool,
+    pub(crate) probe: Probe,
 }
 
 /// A work request that ends the queue pair's service, by its status.
@@ -62,14 +64,14 @@ pub(crate) struct Fatal {
 
 /// What the next request packet is.
 #[derive(Clone, Copy, Debug)]
-struct Next {
-    operation: Operation,
+pub(crate) struct Next {
+    pub(crate) operation: Operation,
     /// Bytes into the message, and in the packet.
-    offset: u32,
-    length: u32,
+    pub(crate) offset: u32,
+    pub(crate) length: u32,
     /// For a READ request: response packets and bytes asked for.
-    asked: (u32, u32),
-    last: bool,
+    pub(crate) asked: (u32, u32),
+    pub(crate) last: bool,
 }
 
 impl Requester {
@@ -94,6 +96,7 @@ impl Requester {
             patient: false,
             read_ends: std::collections::VecDeque::new(),
             draining: false,
+            probe: Probe::default(),
         }
     }
 
@@ -336,7 +339,7 @@ impl Requester {
     }
 
     /// Collects the pieces of a packet's payload.
-    fn gather<M>(
+    pub(crate) fn gather<M>(
         &self,
         q: &Facts,
         sh: &Shared<M>,
@@ -381,7 +384,7 @@ impl Requester {
     }
 
     /// The headers of the packet at `nxt`.
-    fn draft<M>(&self, q: &Facts, sh: &Shared<M>, wqe: &Wqe, next: &Next) -> Draft {
+    pub(crate) fn draft<M>(&self, q: &Facts, sh: &Shared<M>, wqe: &Wqe, next: &Next) -> Draft {
         let mut bth = q.bth(next.operation, self.nxt);
         let mut ext = Extensions::default();
         let place = |remote: &Remote, length: u32| Reth {
@@ -443,6 +446,7 @@ impl Requester {
         if q.kind == QpType::Rc {
             if self.flight.is_empty() || self.ack_deadline.is_none() {
                 self.ack_deadline = q.timeout.map(|t| now + t);
+                self.probe.restart(sh.probe, q, now);
             }
             let cost = window::cost(wire_len);
             let fetch = next.asked.1 > 0 || next.operation == Operation::ReadRequest;
@@ -463,6 +467,9 @@ impl Requester {
             if start < self.max {
                 sh.counters.retransmitted_packets += 1;
             }
+        }
+        if asks && q.kind == QpType::Rc {
+            self.probe.sample(end, now);
         }
         self.since_ack_request = if asks { 0 } else { self.since_ack_request + 1 };
         self.nxt = end;
@@ -485,6 +492,7 @@ impl Requester {
     pub(crate) fn go_back<M>(&mut self, q: &Facts, sh: &mut Shared<M>, seq: u64) {
         self.flight.recalled(&mut sh.windows, q.peer, seq);
         self.nxt = seq;
+        self.probe.forget_sample();
         self.since_ack_request = 0;
         self.cursor = self.queue.wqes.partition_point(|w| w.started && w.end <= seq);
     }
@@ -558,18 +566,21 @@ impl Requester {
         self.nxt = self.una;
         self.next_start = self.max;
         self.ack_deadline = None;
+        self.probe.stop();
         self.rnr = None;
     }
 
     /// The span to the next ACK timeout is counted from now; with nothing in flight, from the next
     /// packet.
-    pub(crate) fn restart_timer(&mut self, q: &Facts, now: Instant) {
-        self.ack_deadline = if self.flight.is_empty() { None } else { q.timeout.map(|t| now + t) };
+    pub(crate) fn restart_timer<M>(&mut self, q: &Facts, sh: &Shared<M>, now: Instant) {
+        let waits = !self.flight.is_empty();
+        self.ack_deadline = if waits { q.timeout.map(|t| now + t) } else { None };
+        self.probe.restart(sh.probe.filter(|_| waits), q, now);
     }
 }
 
 /// The operation of a SEND or WRITE packet by its place in the message.
-fn operation(op: &SendOp, first: bool, last: bool) -> Operation {
+pub(crate) fn operation(op: &SendOp, first: bool, last: bool) -> Operation {
     use Operation::*;
     match (op, first, last) {
         (SendOp::Write(_) | SendOp::WriteImm(..), true, false) => WriteFirst,
