@@ -2,14 +2,14 @@
 //! long before the ACK timeout. A lost tail has nothing behind it that would raise a NAK; the probe
 //! costs one packet, spends no retry, and its answer tells what has arrived.
 
-use wire::{Instant, Span};
+use wire::{Instant, Operation, Span};
 
 use crate::memory::HostMemory;
 use crate::qp::build::Builder;
 use crate::qp::facts::{Facts, Shared, wire_len};
-use crate::qp::requester::{Next, Requester, operation};
+use crate::qp::requester::{Next, Requester};
+use crate::qp::send_queue::operation;
 use crate::work::SendOp;
-use wire::Operation;
 
 /// Probes without progress before only the ACK timeout is left.
 const MOST: u32 = 4;

@@ -10,7 +10,7 @@ use crate::qp::build::Builder;
 use crate::qp::facts::{Draft, Facts, Shared, wire_len};
 use crate::qp::inflight::InFlight;
 use crate::qp::probe::Probe;
-use crate::qp::send_queue::{SendQueue, Wqe};
+use crate::qp::send_queue::{SendQueue, Wqe, operation};
 use crate::regions::AccessFault;
 use crate::train::Fragment;
 use crate::window;
@@ -576,27 +576,6 @@ impl Requester {
         let waits = !self.flight.is_empty();
         self.ack_deadline = if waits { q.timeout.map(|t| now + t) } else { None };
         self.probe.restart(sh.probe.filter(|_| waits), q, now);
-    }
-}
-
-/// The operation of a SEND or WRITE packet by its place in the message.
-pub(crate) fn operation(op: &SendOp, first: bool, last: bool) -> Operation {
-    use Operation::*;
-    match (op, first, last) {
-        (SendOp::Write(_) | SendOp::WriteImm(..), true, false) => WriteFirst,
-        (SendOp::Write(_) | SendOp::WriteImm(..), false, false) => WriteMiddle,
-        (SendOp::Write(_), false, true) => WriteLast,
-        (SendOp::WriteImm(..), false, true) => WriteLastImm,
-        (SendOp::Write(_), true, true) => WriteOnly,
-        (SendOp::WriteImm(..), true, true) => WriteOnlyImm,
-        (_, true, false) => SendFirst,
-        (_, false, false) => SendMiddle,
-        (SendOp::SendImm(_), false, true) => SendLastImm,
-        (SendOp::SendImm(_), true, true) => SendOnlyImm,
-        (SendOp::SendInvalidate(_), false, true) => SendLastInvalidate,
-        (SendOp::SendInvalidate(_), true, true) => SendOnlyInvalidate,
-        (_, false, true) => SendLast,
-        (_, true, true) => SendOnly,
     }
 }
 

@@ -3,6 +3,8 @@
 
 use std::collections::VecDeque;
 
+use wire::Operation;
+
 use crate::attr::QpCap;
 use crate::error::PostError;
 use crate::limits;
@@ -148,6 +150,27 @@ impl SendQueue {
     pub(crate) fn inline(&self, wqe: &Wqe) -> &[u8] {
         let start = wqe.slot as usize * self.cap.max_inline_data as usize;
         self.inline.get(start..start + wqe.length as usize).unwrap_or_default()
+    }
+}
+
+/// The operation of a SEND or WRITE packet by its place in the message.
+pub(crate) fn operation(op: &SendOp, first: bool, last: bool) -> Operation {
+    use Operation::*;
+    match (op, first, last) {
+        (SendOp::Write(_) | SendOp::WriteImm(..), true, false) => WriteFirst,
+        (SendOp::Write(_) | SendOp::WriteImm(..), false, false) => WriteMiddle,
+        (SendOp::Write(_), false, true) => WriteLast,
+        (SendOp::WriteImm(..), false, true) => WriteLastImm,
+        (SendOp::Write(_), true, true) => WriteOnly,
+        (SendOp::WriteImm(..), true, true) => WriteOnlyImm,
+        (_, true, false) => SendFirst,
+        (_, false, false) => SendMiddle,
+        (SendOp::SendImm(_), false, true) => SendLastImm,
+        (SendOp::SendImm(_), true, true) => SendOnlyImm,
+        (SendOp::SendInvalidate(_), false, true) => SendLastInvalidate,
+        (SendOp::SendInvalidate(_), true, true) => SendOnlyInvalidate,
+        (_, false, true) => SendLast,
+        (_, true, true) => SendOnly,
     }
 }
 

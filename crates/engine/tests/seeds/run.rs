@@ -165,7 +165,9 @@ impl Run {
         let sites = Vec::new();
         let report = Report::default();
         let mut run = Self { dice, world, sites, ends: Vec::new(), plan, report };
+        let least = run.dice.pick(&[None, Some(engine::limits::PROBE)]);
         for index in 0..run.plan.hosts.len() {
+            run.world.hosts[index].device.set_probe(least);
             run.build_site(index, SOURCE + longest);
         }
         for index in 0..run.plan.links.len() {
