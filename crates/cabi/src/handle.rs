@@ -6,7 +6,7 @@ use core::cell::UnsafeCell;
 use core::mem::{ManuallyDrop, offset_of};
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crocevia::{
@@ -161,8 +161,12 @@ impl<K: Eq + Hash> Table<K> {
     pub(crate) fn insert<P>(&self, key: K, public: *mut P) {
         lock(&self.0).insert(key, public as usize);
     }
-    pub(crate) fn remove(&self, key: &K) {
-        lock(&self.0).remove(key);
+    /// Forgets an object, unless its number already belongs to another.
+    pub(crate) fn remove<P>(&self, key: &K, public: *mut P) {
+        let mut table = lock(&self.0);
+        if table.get(key) == Some(&(public as usize)) {
+            table.remove(key);
+        }
     }
     pub(crate) fn get<P>(&self, key: &K) -> Option<*mut P> {
         lock(&self.0).get(key).map(|&address| address as *mut P)
@@ -177,8 +181,9 @@ pub(crate) struct ContextHandle {
     pub cqs: Table<CqId>,
     pub qps: Table<Qpn>,
     pub srqs: Table<SrqId>,
-    /// Objects that refer to this one.
-    pub objects: AtomicUsize,
+    /// Objects that refer to this one, and the program itself until it closes the device.
+    pub users: AtomicUsize,
+    pub closed: AtomicBool,
     /// Device clock to wall clock, in nanoseconds: to be added.
     pub wallclock_offset: i128,
 }
@@ -186,12 +191,16 @@ pub(crate) struct ContextHandle {
 impl ContextHandle {
     /// An object has been made.
     pub(crate) fn adopt(&self) {
-        self.objects.fetch_add(1, Ordering::Relaxed);
+        self.users.fetch_add(1, Ordering::Relaxed);
     }
+}
 
-    /// One has gone.
-    pub(crate) fn disown(&self) {
-        self.objects.fetch_sub(1, Ordering::Relaxed);
+/// A user of a context has gone: an object made from it, or the program. With the last one the
+/// device closes.
+pub(crate) fn disown(context: *mut ibv_context) {
+    let Ok(handle) = find::<ContextHandle>(context) else { return };
+    if handle.users.fetch_sub(1, Ordering::AcqRel) == 1 {
+        free::<ContextHandle>(context);
     }
 }
 

@@ -29,14 +29,20 @@ fn compile(name: &str) -> Option<PathBuf> {
     Some(program)
 }
 
-/// Compiles and runs a program on 127.0.0.`host`.
+/// A loopback address that no other run of these tests uses at the same time.
+fn address(host: u8) -> String {
+    let id = std::process::id();
+    format!("127.{host}.{}.{}", (id / 254) % 254 + 1, id % 254 + 1)
+}
+
+/// Compiles and runs a program on an address in 127.`host`.0.0.
 fn program(name: &str, host: u8) {
     let Some(path) = compile(name) else { return };
     let output = support::run(
         Command::new("timeout")
             .arg("60")
             .arg(path)
-            .env("CROCEVIA_ADDR", format!("127.0.0.{host}"))
+            .env("CROCEVIA_ADDR", address(host))
             .env("CROCEVIA_LOG", "debug"),
     );
     assert!(output.status.success(), "{name}: {}\n{}", output.status, support::said(&output));

@@ -180,6 +180,12 @@ impl<M: HostMemory> Device<M> {
         Ok(())
     }
 
+    /// Send requests that still fit: for callers that post several or none.
+    pub fn send_room(&self, qp: Qpn) -> usize {
+        let qp = self.by_qpn.get(&qp.get()).and_then(|&index| self.qps.get(index));
+        qp.map_or(0, |qp| qp.requester.queue.room())
+    }
+
     /// Appends a receive request.
     pub fn post_recv(
         &mut self,

@@ -322,6 +322,11 @@ pub struct SendBatch<'a> {
 }
 
 impl SendBatch<'_> {
+    /// Send requests that still fit, for callers that post several or none.
+    pub fn room(&self) -> usize {
+        self.dev.send_room(self.qpn)
+    }
+
     /// Appends a send request.
     ///
     /// # Errors

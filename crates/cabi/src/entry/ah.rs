@@ -9,7 +9,7 @@ use crate::abi::*;
 use crate::convert;
 use crate::entry::context_of;
 use crate::errno::{Done, EINVAL, Fail, code, object};
-use crate::handle::{AhHandle, ContextHandle, PdHandle, QpHandle, Slot, find, free, give};
+use crate::handle::{AhHandle, ContextHandle, PdHandle, QpHandle, Slot, disown, find, free, give};
 
 pub(crate) unsafe extern "C" fn ibv_create_ah(
     pd: *mut ibv_pd,
@@ -49,8 +49,9 @@ pub(crate) unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
         // SAFETY: a program that destroys a handle uses it in no other call meanwhile.
         unsafe { handle.ah.end(end) }?;
         // SAFETY: the handle is live until `free`.
-        context_of(unsafe { (*handle.public.get()).context })?.disown();
+        let context = unsafe { (*handle.public.get()).context };
         free::<AhHandle>(ah);
+        disown(context);
         Ok(())
     })
 }

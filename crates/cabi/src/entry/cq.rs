@@ -10,7 +10,7 @@ use crate::abi::*;
 use crate::convert;
 use crate::entry::{context_of, fill_cq_ex};
 use crate::errno::{Done, EINVAL, Fail, code, guarded, object, set_errno};
-use crate::handle::{ChannelHandle, CqHandle, Slot, find, free, give, trust};
+use crate::handle::{ChannelHandle, CqHandle, Slot, disown, find, free, give, trust};
 
 /// Completions taken from a queue at once: what perftest asks for.
 const BATCH: usize = 16;
@@ -130,10 +130,9 @@ pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
             // SAFETY: as at creation.
             unsafe { (*channel.public.get()).refcnt -= 1 };
         }
-        let context = context_of(context)?;
-        context.cqs.remove(&id);
-        context.disown();
+        context_of(context)?.cqs.remove(&id, cq);
         free::<CqHandle>(cq);
+        disown(context);
         Ok(())
     })
 }

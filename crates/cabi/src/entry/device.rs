@@ -3,14 +3,14 @@
 
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::size_of;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, Once};
 
 use crocevia::{Context, DeviceInfo, DeviceLimits};
 
 use crate::abi::*;
 use crate::errno::{Done, EINVAL, Fail, code, guarded, object};
-use crate::handle::{ContextHandle, DeviceHandle, Table, find, free, give, lock};
+use crate::handle::{ContextHandle, DeviceHandle, Table, disown, find, give, lock};
 use crate::ops;
 
 /// A vendor that nobody is: the locally administered bit of the OUI is set, so that no program has
@@ -138,7 +138,8 @@ pub(crate) unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut
             cqs: Table::new(),
             qps: Table::new(),
             srqs: Table::new(),
-            objects: AtomicUsize::new(0),
+            users: AtomicUsize::new(1),
+            closed: AtomicBool::new(false),
         }))
     })
 }
@@ -164,15 +165,14 @@ fn flush_at_exit() {
     });
 }
 
+/// Objects that were left behind point to the context and may still be destroyed; the device closes
+/// with the last of them.
 pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
     code("ibv_close_device", || {
-        let handle = find::<ContextHandle>(context)?;
-        if handle.objects.load(Ordering::Relaxed) > 0 {
-            // Objects left behind point to this context and may still be destroyed: it stays. The
-            // device closes with the last of them, or with the process.
-            return Ok(());
+        if find::<ContextHandle>(context)?.closed.swap(true, Ordering::AcqRel) {
+            return Err(EINVAL);
         }
-        free::<ContextHandle>(context);
+        disown(context);
         Ok(())
     })
 }

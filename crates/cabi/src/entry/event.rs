@@ -10,7 +10,8 @@ use crate::abi::*;
 use crate::entry::context_of;
 use crate::errno::{Done, EINVAL, code, guarded, object, set_errno};
 use crate::handle::{
-    ChannelHandle, ContextHandle, CqHandle, QpHandle, Slot, SrqHandle, find, free, give, is_live,
+    ChannelHandle, ContextHandle, CqHandle, QpHandle, Slot, SrqHandle, disown, find, free, give,
+    is_live,
 };
 
 // Declared here and not taken from the libc crate: cancellation unwinds out of it.
@@ -38,8 +39,9 @@ pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_
         // SAFETY: a program that destroys a channel uses it in no other call meanwhile.
         unsafe { handle.channel.end(CompChannel::destroy) }?;
         // SAFETY: the handle is live until `free`.
-        context_of(unsafe { (*handle.public.get()).context })?.disown();
+        let context = unsafe { (*handle.public.get()).context };
         free::<ChannelHandle>(channel);
+        disown(context);
         Ok(())
     })
 }

@@ -9,7 +9,9 @@ use crate::abi::*;
 use crate::convert;
 use crate::entry::context_of;
 use crate::errno::{EINVAL, code, object};
-use crate::handle::{MrHandle, MwHandle, PdHandle, QpHandle, Slot, find, free, give, is_live};
+use crate::handle::{
+    MrHandle, MwHandle, PdHandle, QpHandle, Slot, disown, find, free, give, is_live,
+};
 
 pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: c_int) -> *mut ibv_mw {
     object("ibv_alloc_mw", || {
@@ -42,8 +44,9 @@ pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
         // SAFETY: a program that frees a window uses it in no other call meanwhile.
         unsafe { handle.mw.end(Mw::destroy) }?;
         // SAFETY: the handle is live until `free`.
-        context_of(unsafe { (*handle.public.get()).context })?.disown();
+        let context = unsafe { (*handle.public.get()).context };
         free::<MwHandle>(mw);
+        disown(context);
         Ok(())
     })
 }

@@ -10,7 +10,7 @@ use crate::abi::*;
 use crate::convert;
 use crate::errno::{Done, EINVAL, Fail, code, object};
 use crate::handle::{
-    ContextHandle, MrHandle, PdHandle, PdKind, Slot, TdHandle, find, free, give, is_live,
+    ContextHandle, MrHandle, PdHandle, PdKind, Slot, TdHandle, disown, find, free, give, is_live,
 };
 
 /// The context of an object, from its public pointer to it.
@@ -53,8 +53,9 @@ pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
             }
         }
         // SAFETY: the handle is live until `free`.
-        context_of(unsafe { (*handle.public.get()).context })?.disown();
+        let context = unsafe { (*handle.public.get()).context };
         free::<PdHandle>(pd);
+        disown(context);
         Ok(())
     })
 }
@@ -78,8 +79,9 @@ pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
     code("ibv_dealloc_td", || {
         let handle = find::<TdHandle>(td)?;
         // SAFETY: the handle is live until `free`.
-        context_of(unsafe { (*handle.public.get()).context })?.disown();
+        let context = unsafe { (*handle.public.get()).context };
         free::<TdHandle>(td);
+        disown(context);
         Ok(())
     })
 }
@@ -293,8 +295,9 @@ pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
             unsafe { libc::munmap(base as *mut c_void, length) };
         }
         // SAFETY: the handle is live until `free`.
-        context_of(unsafe { (*handle.public.get()).context })?.disown();
+        let context = unsafe { (*handle.public.get()).context };
         free::<MrHandle>(mr);
+        disown(context);
         Ok(())
     })
 }

@@ -10,7 +10,7 @@ use crate::convert::{self, Scratch};
 use crate::entry::{Builder, allowed_send_ops, context_of, fill_qp_ex};
 use crate::errno::{Done, EINVAL, Fail, code, guarded, object};
 use crate::handle::{
-    CqHandle, MwHandle, PdHandle, QpHandle, Slot, SrqHandle, find, free, give, trust,
+    CqHandle, MwHandle, PdHandle, QpHandle, Slot, SrqHandle, disown, find, free, give, trust,
 };
 
 pub(crate) unsafe extern "C" fn ibv_create_qp(
@@ -136,10 +136,10 @@ pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
         // acknowledge its events, which do not look at the slot.
         unsafe { handle.qp.end(Qp::destroy) }?;
         // SAFETY: the handle is live until `free`.
-        let context = context_of(unsafe { (*handle.public.get()).base.context })?;
-        context.qps.remove(&qpn);
-        context.disown();
+        let context = unsafe { (*handle.public.get()).base.context };
+        context_of(context)?.qps.remove(&qpn, qp);
         free::<QpHandle>(qp);
+        disown(context);
         Ok(())
     })
 }

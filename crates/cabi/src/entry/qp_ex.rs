@@ -245,6 +245,10 @@ fn post(handle: &QpHandle, builder: &Builder) -> Result<(), PostError> {
         return Err(error);
     }
     handle.qp.get().send_batch(|batch| {
+        // All or none: the program will try all of them again.
+        if builder.requests.len() > batch.room() {
+            return Err(PostError::QueueFull);
+        }
         builder.requests.iter().try_for_each(|built| {
             batch.push(&builder.request(built))?;
             if let (SendOp::BindWindow(bind), false) = (built.op, built.mw.is_null()) {

@@ -9,7 +9,7 @@ use crate::abi::*;
 use crate::convert::{self, Scratch};
 use crate::entry::{context_of, refused};
 use crate::errno::{Done, EINVAL, Fail, code, guarded, object};
-use crate::handle::{PdHandle, Slot, SrqHandle, find, free, give, trust};
+use crate::handle::{PdHandle, Slot, SrqHandle, disown, find, free, give, trust};
 
 pub(crate) unsafe extern "C" fn ibv_create_srq(
     pd: *mut ibv_pd,
@@ -142,10 +142,10 @@ pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
         // acknowledge its events, which do not look at the slot.
         unsafe { handle.srq.end(Srq::destroy) }?;
         // SAFETY: the handle is live until `free`.
-        let context = context_of(unsafe { (*handle.public.get()).context })?;
-        context.srqs.remove(&id);
-        context.disown();
+        let context = unsafe { (*handle.public.get()).context };
+        context_of(context)?.srqs.remove(&id, srq);
         free::<SrqHandle>(srq);
+        disown(context);
         Ok(())
     })
 }

@@ -198,5 +198,14 @@ int main(void)
 	CHECK(ibv_dealloc_pd(pd) == 0);
 	CHECK(ibv_close_device(context) == 0);
 	FAILS(ibv_close_device(context), EINVAL);
+
+	/* The device closes with the last object that was left behind. */
+	context = open_first();
+	CHECK((pd = ibv_alloc_pd(context)));
+	CHECK(ibv_close_device(context) == 0);
+	FAILS(ibv_close_device(context), EINVAL);
+	CHECK(ibv_dealloc_pd(pd) == 0);
+	context = open_first();
+	CHECK(ibv_close_device(context) == 0);
 	return 0;
 }

@@ -173,6 +173,14 @@ static void test_abort_and_errors(void)
 	ibv_wr_set_inline_data(ax, memory, 4096);
 	CHECK(ibv_wr_complete(ax) == EINVAL);
 	CHECK(ibv_start_poll(cq, &attr) == ENOENT);
+	/* More than fits: none is posted. */
+	begin(22);
+	for (int i = 0; i < 33; i++) {
+		ibv_wr_send(ax);
+		ibv_wr_set_sge(ax, mr->lkey, (uintptr_t)memory, 8);
+	}
+	CHECK(ibv_wr_complete(ax) == ENOMEM);
+	CHECK(ibv_start_poll(cq, &attr) == ENOENT);
 	attr.comp_mask = 1;
 	CHECK(ibv_start_poll(cq, &attr) == EINVAL);
 }

@@ -94,6 +94,11 @@ impl SendQueue {
         }
     }
 
+    /// Requests that still fit.
+    pub(crate) fn room(&self) -> usize {
+        (self.cap.max_send_wr as usize).saturating_sub(self.wqes.len())
+    }
+
     /// Appends a request, if this service takes it and it fits.
     pub(crate) fn post(&mut self, q: &Facts, wr: &SendRequest<'_>) -> Result<(), PostError> {
         if self.wqes.len() >= self.cap.max_send_wr as usize {
