@@ -138,7 +138,9 @@ impl fmt::Display for PostError {
                 "a datagram needs an address handle, a connected queue pair takes none"
             }
             Self::GidIndex => "the address handle's GID index names no entry of the GID table",
-            Self::SharedReceive => "the queue pair receives from a shared receive queue: post there",
+            Self::SharedReceive => {
+                "the queue pair receives from a shared receive queue: post there"
+            }
         })
     }
 }

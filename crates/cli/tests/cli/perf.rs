@@ -211,6 +211,16 @@ fn what_one_end_leaves_out_the_other_decides() {
 }
 
 #[test]
+fn two_ends_on_one_address_still_meet() {
+    // Without --addr the client's TCP address is the server's: it takes another for RDMA.
+    let server = Server::start("127.0.0.1", &["write-bw", "-n", "20"]);
+    let mut client = crocevia(&["perf", "write-bw", "127.0.0.1", "-p", &server.port, "--json"]);
+    let result: Value = serde_json::from_str(&succeed(&mut client)).expect("JSON");
+    assert_eq!(result["remote_gid"], "::ffff:127.0.0.1");
+    assert_ne!(result["local_gid"], "::ffff:127.0.0.1");
+}
+
+#[test]
 fn a_gid_index_that_is_empty_is_told_with_the_table() {
     let server = Server::start("127.0.33.1", &["write-bw"]);
     let mut client = server.client("127.0.33.2", &["write-bw", "-x", "77"]);

@@ -193,6 +193,11 @@ impl Control {
         self.stream.local_addr().ok().map(|address| address.ip().to_canonical())
     }
 
+    /// The peer's address of the connection.
+    pub(crate) fn peer_ip(&self) -> Option<std::net::IpAddr> {
+        self.stream.peer_addr().ok().map(|address| address.ip().to_canonical())
+    }
+
     /// Says something.
     pub(crate) fn send(&mut self, message: &Message) -> Result<()> {
         let mut line = serde_json::to_vec(message)

@@ -120,10 +120,14 @@ fn outcome(session: &Session, rows: Vec<Row>, checked: Option<Checked>) -> Outco
     Outcome { agreed: session.agreed.clone(), identity: session.identity.clone(), rows, checked }
 }
 
-/// A failure of this end is told to the other, so that its person sees the reason too.
+/// A failure of this end is told to the other, so that its person sees the reason too. What the
+/// device has counted often says more than the failure does.
 fn tell(session: &mut Session, result: Result<()>) -> Result<()> {
     if let Err(failure) = &result {
         let _ = session.control.send(&Message::Failed(failure.to_string()));
+        if let Some(counted) = session.counters() {
+            render::note(&format!("the device has counted {counted}"));
+        }
     }
     result
 }

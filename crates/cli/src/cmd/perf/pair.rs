@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,8 @@ const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Runs the plan with the server in a second process.
 pub(crate) fn run(plan: &Plan) -> Result<()> {
-    let [server_addr, client_addr] = addresses()?;
+    let pair = addresses()?;
+    let (server_addr, client_addr) = (pair.server, pair.client);
     let mut server = Server::start(server_addr, &arguments(&plan.ask, plan.gid_index), &[])?;
     let client = Plan {
         role: Role::Client(server_addr.to_string()),
@@ -33,10 +34,25 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
 }
 
 /// Two neighbouring loopback addresses that no RoCE device has.
-pub(crate) fn addresses() -> Result<[IpAddr; 2]> {
-    let is_free = |address: &IpAddr| UdpSocket::bind((*address, ROCE_PORT)).is_ok();
-    let pair = |n: u8| [n, n + 1].map(|last| IpAddr::V4(Ipv4Addr::new(127, 0, 0, last)));
-    (0..PAIRS).map(|i| pair(2 + 2 * i)).find(|pair| pair.iter().all(is_free)).ok_or_else(|| {
+pub(crate) struct Addresses {
+    pub(crate) server: IpAddr,
+    pub(crate) client: IpAddr,
+    /// What keeps others who look for a pair at the same time from finding this one: RoCE's port
+    /// number of TCP, which nothing uses.
+    _held: [TcpListener; 2],
+}
+
+/// A free pair, the first one if possible.
+pub(crate) fn addresses() -> Result<Addresses> {
+    let take = |address: IpAddr| {
+        let held = TcpListener::bind((address, ROCE_PORT)).ok()?;
+        UdpSocket::bind((address, ROCE_PORT)).is_ok().then_some(held)
+    };
+    let pair = |n: u8| {
+        let [server, client] = [n, n + 1].map(|last| IpAddr::V4(Ipv4Addr::new(127, 0, 0, last)));
+        Some(Addresses { server, client, _held: [take(server)?, take(client)?] })
+    };
+    (0..PAIRS).find_map(|i| pair(2 + 2 * i)).ok_or_else(|| {
         Failure::failed(format!(
             "no two free loopback addresses: UDP port {ROCE_PORT} was tried on 127.0.0.2 to \
              127.0.0.{}. Is the loopback interface up (ip link set lo up)?",

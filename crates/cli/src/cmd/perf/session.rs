@@ -1,6 +1,8 @@
 //! One end of a measurement, ready to run: the device, queue pairs connected to the peer's, memory,
 //! and the control connection. What is sent over them is `bw` and `lat`.
 
+use std::net::IpAddr;
+
 use crocevia::{
     Access, AddressVector, Completion, ConnectOptions, Context, Cq, Datagram, Endpoint, Gid, Mr,
     Mtu, PostError, Psn, QKey, Qp, QpCap, QpOptions, QpType, Qpn, RKey, RecvRequest, Region,
@@ -8,6 +10,7 @@ use crocevia::{
 };
 
 use super::exchange::{Control, Ends, Message, QpEnd, VERSION};
+use super::pair;
 use super::plan::{Agreed, Ask, Connection, Op, Plan};
 use crate::error::{Failure, Result};
 
@@ -123,7 +126,7 @@ impl Session {
     /// Agrees with the peer on the other side of `control` and connects. A failure is told there.
     pub(crate) fn open(mut control: Control, plan: &Plan, side: Side) -> Result<Self> {
         let mut prepare = || {
-            let (context, ask, gid) = greet(&mut control, plan)?;
+            let (context, ask, gid) = greet(&mut control, plan, side)?;
             let (theirs, their_mtu, their_gid) = hear(&mut control)?;
             let own_mtu = context.port().active_mtu;
             let agreed = match side {
@@ -222,6 +225,17 @@ impl Session {
         }
     }
 
+    /// What the device has counted so far, without what is zero.
+    pub(crate) fn counters(&self) -> Option<String> {
+        let counters = self.qps.first()?.context().counters();
+        let counted: Vec<String> = counters
+            .iter()
+            .filter(|(_, value)| *value > 0)
+            .map(|(name, value)| format!("{name} {value}"))
+            .collect();
+        (!counted.is_empty()).then(|| counted.join(", "))
+    }
+
     /// Expects the peer's `Ready`.
     pub(crate) fn await_ready(&mut self) -> Result<()> {
         match self.control.recv()? {
@@ -232,8 +246,8 @@ impl Session {
 }
 
 /// Opens the device and says hello.
-fn greet(control: &mut Control, plan: &Plan) -> Result<(Context, Ask, Gid)> {
-    let context = open_context(control, plan)?;
+fn greet(control: &mut Control, plan: &Plan, side: Side) -> Result<(Context, Ask, Gid)> {
+    let context = open_context(control, plan, side)?;
     let gid = context
         .gid(plan.gid_index)
         .map_err(|error| Failure::failed(format!("-x {}: {error}", plan.gid_index)))?;
@@ -244,15 +258,25 @@ fn greet(control: &mut Control, plan: &Plan) -> Result<(Context, Ask, Gid)> {
 }
 
 /// The device that was asked for; else the one that the TCP connection came or went through.
-fn open_context(control: &Control, plan: &Plan) -> Result<Context> {
-    let by_route = || match std::env::var_os("CROCEVIA_ADDR") {
+fn open_context(control: &Control, plan: &Plan, side: Side) -> Result<Context> {
+    if let Some(addr) = &plan.addr {
+        return Ok(Context::open_addr(addr)?);
+    }
+    let own = match std::env::var_os("CROCEVIA_ADDR") {
         Some(_) => None,
-        None => control.local_ip().map(|ip| ip.to_string()),
+        None => control.local_ip(),
     };
-    Ok(match plan.addr.clone().or_else(by_route) {
-        Some(addr) => Context::open_addr(&addr)?,
-        None => Context::open_default()?,
-    })
+    match own {
+        // On one machine and one address both ends would want the same port of it.
+        Some(IpAddr::V4(ip))
+            if side == Side::Client && ip.is_loopback() && control.peer_ip() == Some(ip.into()) =>
+        {
+            let free = pair::addresses()?;
+            Ok(Context::open_addr(&free.client.to_string())?)
+        }
+        Some(ip) => Ok(Context::open_addr(&ip.to_string())?),
+        None => Ok(Context::open_default()?),
+    }
 }
 
 /// The peer's hello.
