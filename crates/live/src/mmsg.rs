@@ -145,19 +145,20 @@ pub(crate) fn send(fd: BorrowedFd<'_>, buffer: &[u8], messages: &[Outgoing]) -> 
         headers[i].write(header);
     }
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    let headers = headers.as_mut_ptr().cast::<libc::mmsghdr>();
     loop {
         // SAFETY: the first `messages.len()` headers have been written; each points into the arrays
-        // above and into `buffer`, which outlive the call and are only read by it.
+        // above and into `buffer`, which outlive the call and are only read by it. One message goes
+        // by the simpler call.
         let sent = unsafe {
-            libc::sendmmsg(
-                fd.as_raw_fd(),
-                headers.as_mut_ptr().cast::<libc::mmsghdr>(),
-                messages.len() as c_uint,
-                flags as _,
-            )
+            match messages.len() {
+                0 => return Ok(0),
+                1 => libc::sendmsg(fd.as_raw_fd(), &raw const (*headers).msg_hdr, flags).min(1),
+                n => libc::sendmmsg(fd.as_raw_fd(), headers, n as c_uint, flags as _) as isize,
+            }
         };
         if sent >= 0 {
-            return Ok(sent as usize);
+            return Ok(messages.len().min(sent.max(1) as usize));
         }
         let error = io::Error::last_os_error();
         if error.kind() != io::ErrorKind::Interrupted {
@@ -230,15 +231,18 @@ impl Inbox {
             header.msg_controllen = size_of::<Control>() as _;
         }
         // SAFETY: `want` headers have been filled in; each points to buffers of the lengths given,
-        // all different, which outlive the call. No timeout.
+        // all different, which outlive the call. No timeout. One message comes by the simpler call.
         let received = unsafe {
-            libc::recvmmsg(
-                fd.as_raw_fd(),
-                headers.as_mut_ptr(),
-                want as c_uint,
-                libc::MSG_DONTWAIT as _,
-                std::ptr::null_mut(),
-            )
+            let fd = fd.as_raw_fd();
+            if want == 1 {
+                let len = libc::recvmsg(fd, &raw mut headers[0].msg_hdr, libc::MSG_DONTWAIT);
+                headers[0].msg_len = len.max(0) as c_uint;
+                if len < 0 { -1 } else { 1 }
+            } else {
+                let none = std::ptr::null_mut();
+                let flags = libc::MSG_DONTWAIT as _;
+                libc::recvmmsg(fd, headers.as_mut_ptr(), want as c_uint, flags, none)
+            }
         };
         if received < 0 {
             return Err(io::Error::last_os_error());

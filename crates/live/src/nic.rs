@@ -39,8 +39,11 @@ const POLLER_NS: u64 = 50_000;
 const STEP_BATCHES: usize = 1;
 /// What a call of the application sends at most before it returns; the thread does the rest.
 const CALL_BATCHES: usize = 8;
+/// Somebody who polls now and then also drives the device while it makes other calls in between, if
+/// the last poll is not longer ago than this.
+const CALLS_NS: u64 = 1_000_000;
 /// Empty polls before a poller gives way to others.
-const EMPTY_POLLS: u32 = 2;
+const EMPTY_POLLS: u32 = 8;
 /// Upper bits of queue pair numbers, while a process has its addresses to itself.
 const SLOT: u8 = 1;
 /// How long [`Nic::close`] tries to send what is owed.
@@ -62,6 +65,8 @@ struct Shared {
     doorbell: EventFd,
     /// When somebody last polled, in nanoseconds of the clock, plus one; 0: never.
     polled: AtomicU64,
+    /// The same, calls between polls included.
+    driven: AtomicU64,
     /// Polls in a row that found nothing.
     empty_polls: AtomicU32,
     /// When the thread will wake up by itself, in nanoseconds of the clock; 0 while it is awake.
@@ -111,6 +116,7 @@ impl Nic {
             sink,
             doorbell: EventFd::doorbell().map_err(|e| system("no event descriptor", e))?,
             polled: AtomicU64::new(0),
+            driven: AtomicU64::new(0),
             empty_polls: AtomicU32::new(0),
             wakes: AtomicU64::new(0),
             stop: AtomicBool::new(false),
@@ -258,12 +264,17 @@ impl Shared {
         let Some(mut state) = self.lock() else {
             return f(&mut self.orphan(), self.clock.now());
         };
-        let now = self.clock.now();
+        let now_ns = self.clock.ns();
+        let now = Instant::from_ns(now_ns);
         let result = f(state.device(), now);
         if batches > 0 {
             state.transmit(now, batches);
         }
         state.replan(now);
+        let polls = now_ns.saturating_sub(self.polled.load(Ordering::Relaxed)) < CALLS_NS;
+        if batches > 0 && polls && self.is_polled(now_ns) {
+            self.driven.store(self.clock.ns() + 1, Ordering::Relaxed);
+        }
         let ring = self.thread_sleeps_past(state.deadline(), now);
         self.deliver(state);
         if ring {
@@ -273,12 +284,14 @@ impl Shared {
     }
 
     fn progress(&self) -> bool {
-        self.polled.store(self.clock.ns() + 1, Ordering::Relaxed);
+        let now_ns = self.clock.ns();
+        self.polled.store(now_ns + 1, Ordering::Relaxed);
+        self.driven.store(now_ns + 1, Ordering::Relaxed);
         let Some(mut state) = self.try_lock() else {
             sys::yield_now();
             return false;
         };
-        let now = self.clock.now();
+        let now = Instant::from_ns(now_ns);
         if state.step(now, false, STEP_BATCHES) {
             self.empty_polls.store(0, Ordering::Relaxed);
             let ring = self.thread_sleeps_past(state.deadline(), now);
@@ -295,10 +308,10 @@ impl Shared {
         false
     }
 
-    /// Whether somebody polls at present.
+    /// Whether somebody polls at present, or is between two polls.
     fn is_polled(&self, now_ns: u64) -> bool {
-        let polled = self.polled.load(Ordering::Relaxed);
-        polled != 0 && now_ns.saturating_sub(polled - 1) < POLLER_NS
+        let driven = self.driven.load(Ordering::Relaxed);
+        driven != 0 && now_ns.saturating_sub(driven - 1) < POLLER_NS
     }
 
     /// Whether the thread has to be woken because it would sleep past `deadline`. A poller may stop

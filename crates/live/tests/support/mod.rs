@@ -225,6 +225,16 @@ impl Side {
         self.nic.control(|device, _| *device.counters())
     }
 
+    /// Nothing was lost, damaged or out of order. (A probe may have been sent when a machine was
+    /// too busy to answer.)
+    pub fn assert_calm(&self) {
+        let (c, link) = (self.counters(), self.nic.link_counters());
+        let trouble = c.packet_seq_err + c.implied_nak_seq_err + c.local_ack_timeout_err;
+        assert_eq!(trouble, 0, "{}", self.state());
+        let drops = link.rx_icrc_encapsulated + link.rx_icrc_solved + link.rx_kernel_drops;
+        assert_eq!(drops, 0, "{}", self.state());
+    }
+
     fn state(&self) -> String {
         format!("{:?} {:?}", self.counters(), self.nic.link_counters())
     }
@@ -238,8 +248,9 @@ impl Side {
 /// Two connected sides with regions of `len` bytes.
 pub fn pair(a: Ipv4Addr, b: Ipv4Addr, faults: &str, len: usize) -> (Side, Side) {
     let (one, two) = (Side::open(a, faults, len), Side::open(b, faults, len));
-    // 67 ms, the usual one; 16.8 ms where packets are lost on purpose.
-    let timeout = if faults.is_empty() { 14 } else { 12 };
+    // 1 s, which no busy machine takes to schedule a thread; 16.8 ms where packets are lost on
+    // purpose.
+    let timeout = if faults.is_empty() { 18 } else { 12 };
     one.connect(&two, timeout);
     two.connect(&one, timeout);
     (one, two)
