@@ -14,7 +14,7 @@ use crate::work::SendOp;
 /// Probes without progress before only the ACK timeout is left.
 const MOST: u32 = 4;
 /// Round trips without a sign before the first.
-const ROUND_TRIPS: u64 = 4;
+const ROUND_TRIPS: u64 = 2;
 
 /// When to probe, and the round trip from which that follows.
 #[derive(Clone, Copy, Debug, Default)]
