@@ -99,9 +99,14 @@ fn main() -> Result<()> {
             let source = PathBuf::from(source);
             let owner = std::thread::spawn(move || serve(&listener.accept()?.0, &source, &here));
             let fetched = fetch(&stream, Path::new(copy), &there);
-            // Whichever failed first closed its connection and made the other fail: show both.
             let served = owner.join().map_err(|_| "the owner's thread panicked")?;
-            fetched.and(served)
+            // Whichever failed first closed its connection and made the other fail: show both.
+            match (fetched, served) {
+                (Err(copier), Err(owner)) => {
+                    Err(format!("owner: {owner}; copier: {copier}").into())
+                }
+                (fetched, served) => fetched.and(served),
+            }
         }
         _ => Err(USAGE.into()),
     }
@@ -139,8 +144,8 @@ impl End {
         }
         let depth = end.options.depth;
         writeln!(&*stream, "{} {} {}", end.qp.endpoint()?, end.options.chunk, depth)?;
-        let mut line = String::new();
-        BufReader::new(stream).read_line(&mut line)?;
+        let (mut lines, mut line) = (BufReader::new(stream), String::new());
+        lines.read_line(&mut line)?;
         let mut words = line.split_whitespace();
         let peer: Endpoint = words.next().ok_or("the peer closed the connection")?.parse()?;
         let theirs: Vec<usize> = words.map(str::parse).collect::<std::result::Result<_, _>>()?;
@@ -161,8 +166,7 @@ impl End {
         };
         end.qp.connect(&peer, &connect)?;
         writeln!(&*stream, "ready")?;
-        line.clear();
-        BufReader::new(stream).read_line(&mut line)?;
+        lines.read_line(&mut line)?;
         Ok(end)
     }
 

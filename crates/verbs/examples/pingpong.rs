@@ -93,15 +93,14 @@ impl End {
         end.post_recv()?;
         let mine = end.qp.endpoint()?;
         writeln!(&*stream, "{mine}")?;
-        let mut line = String::new();
-        BufReader::new(stream).read_line(&mut line)?;
+        let (mut lines, mut line) = (BufReader::new(stream), String::new());
+        lines.read_line(&mut line)?;
         let peer: Endpoint = line.parse()?;
         eprintln!("{} at {mine} connects to {peer}", context.device().name);
         end.qp.connect(&peer, &ConnectOptions { access: Access::empty(), ..Default::default() })?;
         // A peer that is not ready yet would drop what comes: wait until both have connected.
         writeln!(&*stream, "ready")?;
-        line.clear();
-        BufReader::new(stream).read_line(&mut line)?;
+        lines.read_line(&mut line)?;
         Ok(end)
     }
 

@@ -17,7 +17,38 @@ use crate::notify::CqNotify;
 /// `poll`, `epoll` or `select`.
 ///
 /// An event says only that a queue has something; what it has is polled from the queue. One event
-/// comes for each [`Cq::req_notify`](crate::Cq::req_notify).
+/// comes for each [`Cq::req_notify`](crate::Cq::req_notify). The loop is: arm, poll until nothing
+/// is left, sleep, and again; what came between the last poll and the arming is polled or notified.
+///
+/// ```
+/// use crocevia::Completion;
+/// # use crocevia::{ConnectOptions, Context, Qp, QpOptions, RecvRequest, SendData, SendFlags};
+/// # use crocevia::{SendOp, SendRequest};
+/// # let context = Context::open_addr("127.0.70.8")?;
+/// # let (pd, cq) = (context.alloc_pd()?, context.create_cq(16, None)?);
+/// let channel = context.create_comp_channel()?;
+/// let peer_cq = context.create_cq(16, Some(&channel))?;
+/// # let qp = pd.create_qp(&QpOptions::rc(&cq))?;
+/// # let peer = pd.create_qp(&QpOptions::rc(&peer_cq))?;
+/// # Qp::pair(&qp, &peer, &ConnectOptions::default())?;
+/// # peer.post_recv(&RecvRequest { wr_id: 7, sges: &[] })?;
+/// # let (op, flags, data) = (SendOp::Send, SendFlags::empty(), SendData::Sges(&[]));
+/// # qp.post_send(&SendRequest { wr_id: 1, op, flags, data, datagram: None })?;
+///
+/// let mut completions = [Completion::default(); 8];
+/// let received = loop {
+///     peer_cq.req_notify(false);
+///     let n = peer_cq.poll(&mut completions);
+///     if n > 0 {
+///         break n;
+///     }
+///     // Or put `channel.fd()` into an event loop.
+///     let id = channel.next_event()?;
+///     assert_eq!(id, peer_cq.id());
+/// };
+/// assert_eq!(received, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct CompChannel {
     context: Context,
     channel: Arc<Channel>,

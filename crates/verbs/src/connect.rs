@@ -50,6 +50,18 @@ pub(crate) fn random_psn() -> Psn {
 /// means they have (a TCP connection, a file, the command line), as text or as bytes.
 ///
 /// As text it is one word: address, queue pair number, PSN and path MTU, with slashes.
+///
+/// ```
+/// use crocevia::Endpoint;
+///
+/// let endpoint: Endpoint = "192.0.2.1/0x000011/0x5a3c01/4096".parse()?;
+/// assert_eq!(endpoint.qpn.get(), 0x11);
+/// assert_eq!(endpoint.to_string(), "192.0.2.1/0x000011/0x5a3c01/4096");
+/// assert_eq!(Endpoint::from_bytes(&endpoint.to_bytes())?, endpoint);
+/// let error = "192.0.2.1".parse::<Endpoint>().unwrap_err();
+/// assert!(error.to_string().contains("no queue pair"));
+/// # Ok::<(), crocevia::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Endpoint {
     /// The address.
@@ -341,5 +353,57 @@ impl Qp {
                 own.join(", ")
             ))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoint(ip: &str, qpn: u32, psn: u32, mtu: Mtu) -> Endpoint {
+        let gid = Gid::from_ip(ip.parse().unwrap());
+        Endpoint { gid, qpn: Qpn::new(qpn), psn: Psn::new(psn), mtu }
+    }
+
+    #[test]
+    fn endpoints_as_text_and_bytes() {
+        for (ip, text) in [("10.0.0.1", "10.0.0.1"), ("2001:DB8::0:1", "2001:db8::1")] {
+            for mtu in [Mtu::B256, Mtu::B4096] {
+                let one = endpoint(ip, 0xFF_FFFF, 0, mtu);
+                let written = format!("{text}/0xffffff/0x000000/{}", mtu.bytes());
+                assert_eq!(one.to_string(), written);
+                assert_eq!(format!(" {written}\n").parse(), Ok(one));
+                assert_eq!(Endpoint::from_bytes(&one.to_bytes()), Ok(one));
+            }
+        }
+        assert_eq!("10.0.0.1/17/18/1024".parse(), Ok(endpoint("10.0.0.1", 17, 18, Mtu::B1024)));
+    }
+
+    #[test]
+    fn what_is_no_endpoint() {
+        for text in [
+            "",
+            "10.0.0.1",
+            "10.0.0/1/1/1024",
+            "10.0.0.1/0x1000000/1/1024",
+            "10.0.0.1/1/-1/1024",
+            "10.0.0.1/1/1/1500",
+            "10.0.0.1/1/1/1024/5",
+        ] {
+            let error = text.parse::<Endpoint>().unwrap_err();
+            assert!(error.to_string().contains("192.0.2.1/"), "{text}: {error}");
+        }
+        let good = endpoint("10.0.0.1", 1, 1, Mtu::B1024).to_bytes();
+        for (at, value) in [(22, 0), (22, 6), (23, 2)] {
+            let mut bytes = good;
+            bytes[at] = value;
+            assert!(Endpoint::from_bytes(&bytes).is_err());
+        }
+    }
+
+    #[test]
+    fn psns_differ() {
+        let drawn: std::collections::HashSet<u32> = (0..100).map(|_| random_psn().get()).collect();
+        assert!(drawn.len() > 95, "{} of 100 differ", drawn.len());
     }
 }

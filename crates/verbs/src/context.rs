@@ -25,6 +25,17 @@ pub fn devices() -> Result<Vec<DeviceInfo>> {
 
 /// An open device. Clones are the same device; it closes when the last clone and the last object
 /// made from it are gone.
+///
+/// ```
+/// use crocevia::Context;
+///
+/// let context = Context::open_addr("127.0.70.3")?;
+/// let port = context.port();
+/// println!("{} on {}", context.device().name, context.device().netdev.name);
+/// println!("GID 0 is {}, packets carry {} bytes", context.gid(0)?, port.active_mtu.bytes());
+/// assert_eq!(context.gid(0)?.to_ip().to_string(), "127.0.70.3");
+/// # Ok::<(), crocevia::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Context {
     inner: Arc<Inner>,

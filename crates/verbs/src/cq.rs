@@ -18,6 +18,58 @@ use crate::notify::CqNotify;
 const SPIN: Duration = Duration::from_micros(50);
 
 /// A completion queue: where finished work requests are reported. Clones are the same queue.
+///
+/// Polling never waits for the device's lock while something is ready; any number of threads may
+/// poll one queue. [`wait`](Self::wait) and [`next`](Self::next) arm the queue for themselves: on a
+/// queue whose events a program takes from a [`CompChannel`] they may bring such an event early.
+///
+/// ```
+/// use std::time::Duration;
+/// use crocevia::{Completion, WcOpcode, WcStatus};
+/// # use crocevia::{ConnectOptions, Context, Qp, QpOptions, RecvRequest, SendData, SendFlags};
+/// # use crocevia::{SendOp, SendRequest};
+/// # let context = Context::open_addr("127.0.70.7")?;
+/// # let (pd, cq) = (context.alloc_pd()?, context.create_cq(16, None)?);
+/// # let peer_cq = context.create_cq(16, None)?;
+/// # let qp = pd.create_qp(&QpOptions::rc(&cq))?;
+/// # let peer = pd.create_qp(&QpOptions::rc(&peer_cq))?;
+/// # Qp::pair(&qp, &peer, &ConnectOptions::default())?;
+/// # let send = || {
+/// #     peer.post_recv(&RecvRequest { wr_id: 7, sges: &[] })?;
+/// #     let (op, flags, data) = (SendOp::Send, SendFlags::empty(), SendData::Sges(&[]));
+/// #     qp.post_send(&SendRequest { wr_id: 1, op, flags, data, datagram: None })
+/// # };
+/// # send()?;
+/// // Poll: as many as are ready, at once.
+/// let mut completions = [Completion::default(); 8];
+/// while peer_cq.poll(&mut completions) == 0 {}
+/// assert_eq!((completions[0].wr_id, completions[0].opcode), (7, WcOpcode::Recv));
+/// # send()?;
+///
+/// // Wait: sleep until there is one.
+/// let completion = peer_cq.wait(Some(Duration::from_secs(5))).expect("one within 5 s");
+/// assert_eq!(completion.status, WcStatus::Success);
+/// # send()?;
+///
+/// // Await: in any executor.
+/// # struct Unpark(std::thread::Thread);
+/// # impl std::task::Wake for Unpark {
+/// #     fn wake(self: std::sync::Arc<Self>) { self.0.unpark() }
+/// # }
+/// # fn block_on<T>(future: impl Future<Output = T>) -> T {
+/// #     let waker = std::sync::Arc::new(Unpark(std::thread::current())).into();
+/// #     let mut future = std::pin::pin!(future);
+/// #     loop {
+/// #         match future.as_mut().poll(&mut std::task::Context::from_waker(&waker)) {
+/// #             std::task::Poll::Ready(value) => return value,
+/// #             std::task::Poll::Pending => std::thread::park(),
+/// #         }
+/// #     }
+/// # }
+/// let completion = block_on(async { peer_cq.next().await });
+/// assert_eq!(completion.wr_id, 7);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Cq {
     inner: Arc<Inner>,

@@ -16,6 +16,26 @@ use crate::pd::{Pd, PdInner};
 /// The region owns its memory, or was promised it ([`Region::from_raw`]): while the device may
 /// touch the memory, it exists. It is read and written through [`region`](Self::region), which
 /// copies, because a peer may change it at any time.
+///
+/// ```
+/// use crocevia::{Access, Context};
+///
+/// let context = Context::open_addr("127.0.70.5")?;
+/// let pd = context.alloc_pd()?;
+/// let mr = pd.alloc(1 << 20, Access::REMOTE_READ | Access::REMOTE_WRITE)?;
+///
+/// // For own work requests: a piece by address, length and local key.
+/// let piece = mr.sge(100..200);
+/// assert_eq!((piece.length, piece.lkey), (100, mr.lkey()));
+/// // For the peer, by whatever means it is told: an address and the remote key.
+/// let place = mr.remote(100);
+/// assert_eq!((place.addr, place.rkey), (mr.addr() + 100, mr.rkey()));
+///
+/// // The memory comes back when the registration ends.
+/// let region = mr.destroy().map_err(|(_, error)| error)?;
+/// assert_eq!(region.len(), 1 << 20);
+/// # Ok::<(), crocevia::Error>(())
+/// ```
 pub struct Mr {
     pd: Arc<PdInner>,
     /// `None` only when the registration has ended.

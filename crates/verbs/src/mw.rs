@@ -10,7 +10,45 @@ use crate::mr::Mr;
 use crate::pd::PdInner;
 
 /// A memory window: a remote key of its own over a part of a region, which can be given and taken
-/// away without registering anew.
+/// away without registering anew. Binding is a work request; a region cannot be deregistered while
+/// a window is bound to it ([`Mr::destroy`] says busy, and a dropped region leaves its memory in
+/// place until the window has gone).
+///
+/// Type 1 windows are bound with [`Qp::bind_mw`](crate::Qp::bind_mw), which draws the key. Type 2
+/// windows are bound with [`SendOp::BindWindow`](crate::SendOp::BindWindow) under a key whose low 8
+/// bits the program chooses; they belong to one queue pair, and die with
+/// [`SendOp::LocalInvalidate`](crate::SendOp::LocalInvalidate) or a peer's
+/// [`SendOp::SendInvalidate`](crate::SendOp::SendInvalidate).
+///
+/// ```
+/// use crocevia::{Access, Remote, SendData, SendFlags, SendOp, SendRequest, WcStatus, WindowType};
+/// # use crocevia::{ConnectOptions, Context, Qp, QpOptions};
+/// # let context = Context::open_addr("127.0.70.6")?;
+/// # let (pd, cq) = (context.alloc_pd()?, context.create_cq(16, None)?);
+/// # let peer_cq = context.create_cq(16, None)?;
+/// # let qp = pd.create_qp(&QpOptions::rc(&cq))?;
+/// # let peer = pd.create_qp(&QpOptions::rc(&peer_cq))?;
+/// # Qp::pair(&qp, &peer, &ConnectOptions::default())?;
+///
+/// let mr = pd.alloc(4096, Access::MW_BIND)?;
+/// let mw = pd.alloc_mw(WindowType::Type1)?;
+/// let binding = mw.binding(&mr, 1024..2048, mw.rkey(), Access::REMOTE_READ);
+/// let rkey = qp.bind_mw(1, SendFlags::SIGNALED, &mw, binding)?;
+/// assert_eq!(cq.wait(None).unwrap().status, WcStatus::Success);
+///
+/// // The peer may read the second KiB, and nothing else.
+/// let into = pd.alloc(16, Access::empty())?;
+/// peer.post_send(&SendRequest {
+///     wr_id: 2,
+///     op: SendOp::Read(Remote { addr: mr.addr() + 1024, rkey }),
+///     flags: SendFlags::SIGNALED,
+///     data: SendData::Sges(&[into.sge(..)]),
+///     datagram: None,
+/// })?;
+/// assert_eq!(peer_cq.wait(None).unwrap().status, WcStatus::Success);
+/// drop(mw); // Its key is dead now.
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Mw {
     pd: Arc<PdInner>,
     id: MwId,

@@ -16,6 +16,20 @@ use crate::srq::Srq;
 /// A protection domain: queue pairs reach only memory of their own domain.
 ///
 /// Objects made from a domain keep it alive; it is freed when it and all of them are gone.
+///
+/// ```
+/// use crocevia::{Access, Context, ErrorKind};
+///
+/// let context = Context::open_addr("127.0.70.4")?;
+/// let pd = context.alloc_pd()?;
+/// let mr = pd.alloc(4096, Access::REMOTE_READ)?;
+/// let (pd, error) = pd.destroy().expect_err("a region is in it");
+/// assert_eq!(error.kind(), ErrorKind::Busy);
+/// drop(pd);
+/// // Its handle is gone, the domain is not: the region is in it.
+/// mr.region().write(0, b"still here");
+/// # Ok::<(), crocevia::Error>(())
+/// ```
 pub struct Pd {
     inner: Arc<PdInner>,
 }

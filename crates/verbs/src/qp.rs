@@ -64,6 +64,43 @@ impl<'a> QpOptions<'a> {
 /// It keeps its domain and its queues alive. When it has been dropped or destroyed, the device
 /// touches no memory for it any more. Its requests that were outstanding give no completion;
 /// completions that are in its queues already stay there.
+///
+/// ```
+/// use crocevia::{Access, ConnectOptions, Context, QpOptions, RecvRequest, SendData, SendFlags};
+/// use crocevia::{SendOp, SendRequest};
+/// # use crocevia::WcData;
+///
+/// let context = Context::open_addr("127.0.70.11")?;
+/// let (pd, cq) = (context.alloc_pd()?, context.create_cq(16, None)?);
+/// let qp = pd.create_qp(&QpOptions::rc(&cq))?;
+/// # let peer_cq = context.create_cq(16, None)?;
+/// # let peer = pd.create_qp(&QpOptions::rc(&peer_cq))?;
+/// # peer.init(Access::empty())?;
+/// # peer.post_recv(&RecvRequest { wr_id: 1, sges: &[] })?;
+/// # peer.post_recv(&RecvRequest { wr_id: 2, sges: &[] })?;
+///
+/// // Receives are posted before connecting: the peer may send as soon as it is connected.
+/// qp.init(Access::empty())?;
+/// let memory = pd.alloc(4096, Access::empty())?;
+/// qp.post_recv(&RecvRequest { wr_id: 1, sges: &[memory.sge(..)] })?;
+///
+/// // To the peer by any means, and its own from there.
+/// let mine: String = qp.endpoint()?.to_string();
+/// # let theirs = peer.endpoint()?.to_string();
+/// # peer.connect(&mine.parse()?, &ConnectOptions::default())?;
+/// qp.connect(&theirs.parse()?, &ConnectOptions::default())?;
+///
+/// // Requests in a list are posted under one lock and leave together; the last one tells of all.
+/// let request = |wr_id, flags| {
+///     let data = SendData::Inline(&[]);
+///     SendRequest { wr_id, op: SendOp::SendImm(*b"0001"), flags, data, datagram: None }
+/// };
+/// qp.post_send_list([request(1, SendFlags::empty()), request(2, SendFlags::SIGNALED)])
+///     .map_err(|(index, error)| format!("request {index}: {error}"))?;
+/// assert_eq!(cq.wait(None).unwrap().wr_id, 2);
+/// # assert_eq!(peer_cq.wait(None).unwrap().data, WcData::Imm(*b"0001"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Qp {
     context: Context,
     qpn: Qpn,

@@ -10,7 +10,42 @@ use crate::hub::Subject;
 use crate::pd::PdInner;
 use crate::qp::RecvBatch;
 
-/// A shared receive queue: receive requests that any of its queue pairs takes as messages come.
+/// A shared receive queue: receive requests that any of its queue pairs takes as messages come. A
+/// server of a thousand clients needs receives for the messages under way, not for a thousand times
+/// the most that one client may send.
+///
+/// ```
+/// use crocevia::{AsyncEvent, ConnectOptions, Qp, QpOptions, RecvRequest, SrqAttr};
+/// # use crocevia::{Access, Context, SendData, SendFlags, SendOp, SendRequest};
+/// # let context = Context::open_addr("127.0.70.9")?;
+/// # let (pd, cq) = (context.alloc_pd()?, context.create_cq(16, None)?);
+/// # let server_cq = context.create_cq(16, None)?;
+///
+/// let srq = pd.create_srq(&SrqAttr { max_wr: 64, max_sge: 1, limit: 0 })?;
+/// let memory = pd.alloc(64 * 256, Access::empty())?;
+/// for place in 0..64 {
+///     let sges = [memory.sge(place * 256..(place + 1) * 256)];
+///     srq.post_recv(&RecvRequest { wr_id: place as u64, sges: &sges })?;
+/// }
+/// // Tell when fewer than 63 are left.
+/// srq.modify(None, Some(63))?;
+///
+/// let clients = [pd.create_qp(&QpOptions::rc(&cq))?, pd.create_qp(&QpOptions::rc(&cq))?];
+/// let mut served = Vec::new();
+/// for client in &clients {
+///     let options = QpOptions { srq: Some(&srq), ..QpOptions::rc(&server_cq) };
+///     let qp = pd.create_qp(&options)?;
+///     Qp::pair(client, &qp, &ConnectOptions::default())?;
+///     served.push(qp);
+/// #   let (op, flags, data) = (SendOp::Send, SendFlags::empty(), SendData::Inline(b"hello"));
+/// #   client.post_send(&SendRequest { wr_id: 1, op, flags, data, datagram: None })?;
+///     // ... the client sends ...
+///     let received = server_cq.wait(None).unwrap();
+///     assert_eq!(received.qp, served.last().unwrap().qpn());
+/// }
+/// assert_eq!(context.async_event()?, AsyncEvent::SrqLimitReached(srq.id()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Srq {
     inner: Arc<SrqInner>,
 }

@@ -129,8 +129,7 @@ fn clients(context: &Context, shards: &[SocketAddr], options: &Options) -> Resul
 fn whole(client: &mut Client) -> Result<State> {
     let keys: Vec<usize> = (0..client.keys()).collect();
     loop {
-        let mut txn = client.begin();
-        match txn.read(&keys).and_then(|_| txn.commit()) {
+        match audit(client, &keys) {
             Ok(record) => {
                 return Ok(record.reads.iter().map(|&(k, v, number)| (k, (v, number))).collect());
             }
@@ -138,6 +137,15 @@ fn whole(client: &mut Client) -> Result<State> {
             Err(Abort::Failed(error)) => return Err(error),
         }
     }
+}
+
+/// Reads accounts, a few at a time, as a program does that decides on the way what to read next.
+fn audit(client: &mut Client, keys: &[usize]) -> std::result::Result<Record, Abort> {
+    let mut txn = client.begin();
+    for few in keys.chunks(4) {
+        txn.read(few)?;
+    }
+    txn.commit()
 }
 
 /// One client: moves money between accounts, and looks at all of them now and then.
@@ -148,8 +156,7 @@ fn transfers(mut client: Client, seed: u64, txns: usize) -> Result<(Vec<Record>,
     while history.len() < txns {
         let outcome = if history.len() % 10 == 9 {
             let keys: Vec<usize> = (0..client.keys()).collect();
-            let mut txn = client.begin();
-            txn.read(&keys).and_then(|_| txn.commit())
+            audit(&mut client, &keys)
         } else {
             transfer(&mut client, &mut random)
         };

@@ -126,7 +126,7 @@ fn nobody_answers() {
     let end = End::new(&a, QpType::Rc);
     // A port of loopback where nobody listens.
     let peer = Endpoint {
-        gid: Gid::from_ip("127.0.0.69".parse().unwrap()),
+        gid: Gid::from_ip("127.0.0.39".parse().unwrap()),
         qpn: Qpn::new(0x33),
         psn: Psn::new(1),
         mtu: Mtu::B1024,

@@ -39,8 +39,8 @@ fn pair_with(cq: &Cq) -> (End, Qp) {
     (end, qp)
 }
 
-/// The event of a non-blocking channel that must come: it may come a little later than what it tells
-/// of.
+/// The event of a non-blocking channel that must come: it may come a little later than what it
+/// tells of.
 fn event(channel: &CompChannel) -> CqId {
     let start = std::time::Instant::now();
     loop {

@@ -194,6 +194,19 @@ fn a_device_closes_and_opens_again() {
 }
 
 #[test]
+fn a_device_that_closes_at_once_has_answered() {
+    let near = open(68);
+    for _ in 0..20 {
+        let pair = Pair::rc(&near, &open(69));
+        pair.b.post_recv(1, &[]);
+        pair.a.post(1, SendOp::Send, &[]);
+        pair.b.success();
+        drop(pair.b);
+        pair.a.success();
+    }
+}
+
+#[test]
 fn what_the_device_tells_of_itself() {
     let (a, _) = contexts();
     let (device, port, limits) = (a.device(), a.port(), a.limits());
