@@ -14,7 +14,7 @@ use super::exchange::{Message, Round, Verdict};
 use super::pattern::Pattern;
 use super::plan::{Amount, Op};
 use super::report::{BwRow, Checked};
-use super::session::{Layout, Session, completion_failure, post_failure};
+use super::session::{Layout, Session, post_failure};
 use crate::error::{Failure, Result};
 
 /// Nothing completes for this long: something is wrong.
@@ -140,20 +140,18 @@ fn pump(
         let n = session.send_cq.poll(&mut completions);
         for completion in &completions[..n] {
             let (lane, count) = unpack(completion.wr_id);
-            if let Some(failure) = completion_failure(completion) {
+            if let Some(failure) = session.failure(completion) {
                 return Err(failure);
             }
             free[lane] += count;
             done += count as u64;
         }
+        session.control.alive()?;
         if n > 0 {
             progress = Instant::now();
             meter.at(progress, done);
-        } else {
-            session.control.alive()?;
-            if progress.elapsed() > STALL {
-                return Err(Failure::failed(format!("nothing completed for {STALL:?}")));
-            }
+        } else if progress.elapsed() > STALL {
+            return Err(Failure::failed(format!("nothing completed for {STALL:?}")));
         }
     }
     meter.stop(done);
@@ -280,7 +278,7 @@ pub(crate) fn serve(session: &mut Session, round: Round) -> Result<()> {
     }
     provide(session, layout, round)?;
     session.control.send(&Message::Ready)?;
-    let (received, log) = receive(session)?;
+    let (received, log) = receive(session, round)?;
     let verdict = verify_received(session, layout, round, received, &log);
     if check && session.unreliable() {
         for &(slot, _) in &log {
@@ -321,7 +319,7 @@ fn await_end(session: &mut Session) -> Result<u64> {
 
 /// Receives until the client has ended and its messages have come; how many, and, with check, the
 /// place and the number of each.
-fn receive(session: &mut Session) -> Result<(u64, Vec<(u64, u64)>)> {
+fn receive(session: &mut Session, round: Round) -> Result<(u64, Vec<(u64, u64)>)> {
     let keep_up = !session.agreed.check;
     let largest = session.layout(session.agreed.max_size());
     let mut completions = [Completion::default(); POLL];
@@ -329,13 +327,16 @@ fn receive(session: &mut Session) -> Result<(u64, Vec<(u64, u64)>)> {
     let mut progress = Instant::now();
     while sent.is_none_or(|sent| received < sent) {
         let n = session.recv_cq.poll(&mut completions);
+        if round.count == Some(received) {
+            session.control.hurry();
+        }
+        if let Some(message) = session.control.tick()? {
+            let Message::End { sent: n } = message else {
+                return Err(session.control.unexpected(&message, "the end of the round"));
+            };
+            (sent, progress) = (Some(n), Instant::now());
+        }
         if n == 0 {
-            if let Some(message) = session.control.tick()? {
-                let Message::End { sent: n } = message else {
-                    return Err(session.control.unexpected(&message, "the end of the round"));
-                };
-                (sent, progress) = (Some(n), Instant::now());
-            }
             match sent {
                 Some(_) if session.unreliable() && progress.elapsed() > QUIET => break,
                 Some(sent) if progress.elapsed() > STALL => {
@@ -348,7 +349,7 @@ fn receive(session: &mut Session) -> Result<(u64, Vec<(u64, u64)>)> {
         }
         progress = Instant::now();
         let completions = &completions[..n];
-        if let Some(failure) = completions.iter().find_map(completion_failure) {
+        if let Some(failure) = completions.iter().find_map(|c| session.failure(c)) {
             return Err(failure);
         }
         received += n as u64;

@@ -100,6 +100,7 @@ pub(crate) struct Control {
     heard: Instant,
     spoke: Instant,
     looked: Instant,
+    urgent: bool,
 }
 
 /// Where a server waits for its client.
@@ -185,6 +186,7 @@ impl Control {
             heard: now,
             spoke: now,
             looked: now,
+            urgent: false,
         })
     }
 
@@ -229,11 +231,16 @@ impl Control {
     /// The next message if one has come; looks at most every [`LOOK`], so that it may be called in
     /// the tightest loop. Says that this end lives when it is time to.
     pub(crate) fn tick(&mut self) -> Result<Option<Message>> {
-        if self.inbox.is_empty() && self.looked.elapsed() >= LOOK {
+        if self.inbox.is_empty() && (self.urgent || self.looked.elapsed() >= LOOK) {
             self.beat()?;
             self.look(false)?;
         }
         self.next()
+    }
+
+    /// The next [`tick`](Self::tick) looks, however short ago the last look was.
+    pub(crate) fn hurry(&mut self) {
+        self.urgent = true;
     }
 
     /// As [`tick`](Self::tick), where no message is expected.
@@ -274,7 +281,7 @@ impl Control {
 
     /// Reads what has come, waiting a little if `wait`.
     fn look(&mut self, wait: bool) -> Result<()> {
-        self.looked = Instant::now();
+        (self.looked, self.urgent) = (Instant::now(), false);
         let mut chunk = [0; 16384];
         let outcome = if wait {
             self.stream.read(&mut chunk)

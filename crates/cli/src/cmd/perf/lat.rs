@@ -14,7 +14,7 @@ use super::exchange::{Message, Round, Verdict};
 use super::pattern::{Pattern, clear};
 use super::plan::{Amount, Op};
 use super::report::{Checked, LatRow};
-use super::session::{INLINE, Layout, Session, completion_failure, post_failure};
+use super::session::{INLINE, Layout, Session, post_failure};
 use crate::error::{Failure, Result};
 
 /// Round trips before the first that counts.
@@ -46,6 +46,8 @@ pub(crate) fn measure(session: &mut Session, size: u32) -> Result<(LatRow, Check
     while n < limit && until.is_none_or(|until| n <= WARM_UP || Instant::now() < until) {
         n += 1;
         end.prepare(session, n);
+        // The waits below may find what they wait for at once, every time.
+        session.control.alive()?;
         let begin = Instant::now();
         end.post(session, n)?;
         let resent =
@@ -223,7 +225,7 @@ impl End {
         let mut completions = [Completion::default(); 8];
         let n = session.send_cq.poll(&mut completions);
         for completion in &completions[..n] {
-            if let Some(failure) = completion_failure(completion) {
+            if let Some(failure) = session.failure(completion) {
                 return Err(failure);
             }
             self.outstanding -= 1;
@@ -259,18 +261,20 @@ impl End {
     /// Waits for the client's message `n`, or its end: the number of messages it sent.
     fn await_ping(&mut self, session: &mut Session, n: u64) -> Result<Option<u64>> {
         let mut sent = Instant::now();
-        while !self.arrived(session, n)? {
+        loop {
             match session.control.tick()? {
                 Some(Message::End { sent }) => return Ok(Some(sent)),
                 Some(other) => return Err(session.control.unexpected(&other, "the end")),
                 None => {}
+            }
+            if self.arrived(session, n)? {
+                return Ok(None);
             }
             if session.unreliable() && n > 1 && sent.elapsed() > RESEND {
                 self.post(session, n - 1)?;
                 sent = Instant::now();
             }
         }
-        Ok(None)
     }
 
     /// Whether the peer's message `n` is here.
@@ -285,7 +289,7 @@ impl End {
             return Ok(false);
         }
         let [completion] = completion;
-        if let Some(failure) = completion_failure(&completion) {
+        if let Some(failure) = session.failure(&completion) {
             return Err(failure);
         }
         let number = match completion.data {

@@ -225,6 +225,19 @@ impl Session {
         }
     }
 
+    /// The failure that a completion in error means. One that was only flushed gives way to the one
+    /// that failed first, if that is a send request.
+    pub(crate) fn failure(&self, completion: &Completion) -> Option<Failure> {
+        let failure = completion_failure(completion)?;
+        if completion.status != WcStatus::WrFlushErr {
+            return Some(failure);
+        }
+        let mut others = [Completion::default(); 64];
+        let n = self.send_cq.poll(&mut others);
+        let first = others[..n].iter().find(|other| other.status != WcStatus::WrFlushErr);
+        Some(first.and_then(completion_failure).unwrap_or(failure))
+    }
+
     /// What the device has counted so far, without what is zero.
     pub(crate) fn counters(&self) -> Option<String> {
         let counters = self.qps.first()?.context().counters();
@@ -456,7 +469,7 @@ pub(crate) fn post_failure(error: PostError) -> Failure {
 }
 
 /// The failure that a completion in error means; `None` for a good one.
-pub(crate) fn completion_failure(completion: &Completion) -> Option<Failure> {
+fn completion_failure(completion: &Completion) -> Option<Failure> {
     let meaning = match completion.status {
         WcStatus::Success => return None,
         WcStatus::RetryExcErr => {
