@@ -4,12 +4,13 @@ The namespaces are held by sleeping processes, not by names under /run: this nee
 rights, and nothing is left when the holders end.
 """
 
+import functools
 import os
+import socket
 import time
 
 from harness import NOBODY, End, Fail, Proc, Skip, need, run
 
-LOOPBACK = ("127.0.0.2", "127.0.0.3")
 V4 = ("10.87.0.1", "10.87.0.2")
 V6 = ("fd87::1", "fd87::2")
 DEVICE = ("ca", "cb")
@@ -22,10 +23,30 @@ def as_nobody():
     return ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--")
 
 
+def roce_port_free(address):
+    """Whether nobody has the RoCE port on this address."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        try:
+            s.bind((address, 4791))
+        except OSError:
+            return False
+    return True
+
+
+@functools.cache
+def loopback_addresses():
+    """127.0.0.2 and 127.0.0.3, or the next two that no other run on this machine uses."""
+    for net in range(256):
+        pair = (f"127.0.{net}.2", f"127.0.{net}.3")
+        if all(map(roce_port_free, pair)):
+            return pair
+    raise Fail("  no free pair of loopback addresses")
+
+
 def loopback(user=False):
     """Two ends on two loopback addresses of this namespace."""
     enter = as_nobody() if user else ()
-    return tuple(End(addr=a, peer=a, enter=enter) for a in LOOPBACK)
+    return tuple(End(addr=a, peer=a, enter=enter) for a in loopback_addresses())
 
 
 class NetPair:
@@ -85,11 +106,13 @@ class NetPair:
             self.ip(side, "addr", "add", V4[side] + "/24", "dev", DEVICE[side])
             self.ip(side, "-6", "addr", "add", V6[side] + "/64", "dev", DEVICE[side], "nodad")
             self.ip(side, "link", "set", DEVICE[side], "up")
-        end = time.monotonic() + 10
-        while run([*self.enter(0), "ip", "-6", "route", "get", V6[1]]).failed:
-            if time.monotonic() > end:
-                raise Fail("  the veth does not come up")
-            time.sleep(0.02)
+        end = time.monotonic() + 20
+        for side in (0, 1):
+            # The kernel reports a new link as running up to a second late.
+            while "state UP" not in run([*self.enter(side), "ip", "-o", "link", "show", DEVICE[side]]).out:
+                if time.monotonic() > end:
+                    raise Fail("  the veth does not come up")
+                time.sleep(0.02)
 
     def ends(self):
         """(server, client), each on its veth; the peer's TCP address is IPv4."""

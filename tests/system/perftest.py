@@ -6,7 +6,7 @@ import table
 
 VERBS = ("write", "read", "send", "atomic")
 PROGRAMS = [f"ib_{verb}_{what}" for verb in VERBS for what in ("bw", "lat")]
-ITERATIONS = {"bw": 30, "lat": 20}
+ITERATIONS = {"bw": 20, "lat": 5}
 TIMEOUT = 120
 
 # Shapes beside the plain one, on loopback: (name, program, options, size of the one row).

@@ -43,7 +43,8 @@ def devices(env):
 def devinfo(env):
     need("ibv_devinfo")
     result = run(env.under(net.loopback()[0], ["ibv_devinfo", "-v"]), 20)
-    wanted = (r"state:\s+PORT_ACTIVE \(4\)", r"link_layer:\s+Ethernet", r"GID\[\s*0\]:\s+::ffff:127\.0\.0\.2, RoCE v2")
+    gid = r"GID\[\s*0\]:\s+::ffff:" + re.escape(net.loopback()[0].addr) + ", RoCE v2"
+    wanted = (r"state:\s+PORT_ACTIVE \(4\)", r"link_layer:\s+Ethernet", gid)
     for pattern in wanted:
         if result.failed or not re.search(pattern, result.out):
             raise Fail(f"  not found: {pattern}\n" + result.show("ibv_devinfo", 100))

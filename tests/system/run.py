@@ -8,6 +8,7 @@ Needs `cargo build --release` before, and what scripts/needs installs. Standard 
 
 import argparse
 import os
+import signal
 import sys
 import time
 import traceback
@@ -81,8 +82,14 @@ def suite(name, env, tally, list_only):
         tally.case(harness.Case(f"{name}/set-up", broken))
 
 
+def interrupted(*unused):
+    """SIGTERM as Ctrl-C: what was set up is torn down."""
+    raise KeyboardInterrupt
+
+
 def main():
     args = arguments()
+    signal.signal(signal.SIGTERM, interrupted)
     os.environ["PATH"] += ":/usr/sbin:/sbin"
     env = harness.Env(args.bin, args.k, args.quick)
     tally = Tally()
@@ -90,6 +97,9 @@ def main():
     try:
         for name in args.suite or SUITES:
             suite(name, env, tally, args.list)
+    except KeyboardInterrupt:
+        print("interrupted")
+        return 130
     finally:
         env.close()
     if args.list:
