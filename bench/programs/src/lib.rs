@@ -1,6 +1,8 @@
-//! What the bench programs share: order statistics, and the one line of JSON that `bench/run.py` reads.
+//! What the bench programs share: order statistics, and the one line of JSON that `bench/run.py`
+//! reads.
 //!
-//! The programs are rivals, not parts: nothing of crocevia is linked into `udp_trains` or `udp_pingpong`.
+//! The programs are rivals, not parts: nothing of crocevia is linked into `udp_trains` or
+//! `udp_pingpong`.
 
 /// The value below which `share` (0..=1) of the sorted samples lie; 0 for no samples.
 pub fn quantile(sorted: &[u64], share: f64) -> u64 {

@@ -1,6 +1,6 @@
-//! `libibverbs.so.1` on the crocevia NIC: the C structures, the handles behind them and the exported
-//! names. What a queue pair or a region *does* lives below, in the `crocevia` crate; nothing here
-//! knows the protocol.
+//! `libibverbs.so.1` on the crocevia NIC: the C structures, the handles behind them and the
+//! exported names. What a queue pair or a region *does* lives below, in the `crocevia` crate;
+//! nothing here knows the protocol.
 //!
 //! Loading the library does nothing: no thread, no socket, no file before the first
 //! `ibv_open_device`, because a preloaded library is in every child process too.

@@ -46,8 +46,8 @@ impl<M: HostMemory> Device<M> {
         }
     }
 
-    /// Fills `train` with the next packets to send; false, and an empty train, if there are none now.
-    /// The train handed out before must have been copied.
+    /// Fills `train` with the next packets to send; false, and an empty train, if there are none
+    /// now. The train handed out before must have been copied.
     pub fn poll_transmit(
         &mut self,
         now: Instant,

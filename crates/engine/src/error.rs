@@ -1,5 +1,5 @@
-//! Errors of the caller: whose fault it is, what was expected, what was found, what to do. Faults of
-//! a peer are not errors of a call; they become NAKs and completions (see `qp`).
+//! Errors of the caller: whose fault it is, what was expected, what was found, what to do. Faults
+//! of a peer are not errors of a call; they become NAKs and completions (see `qp`).
 
 use std::fmt;
 
@@ -120,8 +120,8 @@ impl fmt::Display for PostError {
             Self::State(state) => {
                 return write!(
                     f,
-                    "the queue pair is in state {state:?}: receives are taken from INIT on, sends from \
-                     RTS on"
+                    "the queue pair is in state {state:?}: receives are taken from INIT on, sends \
+                     from RTS on"
                 );
             }
             Self::Operation => "the queue pair's service does not have this operation",

@@ -182,8 +182,8 @@ struct Queued<T> {
 }
 
 /// One direction of a wire with faults: packets go in with [`push`](Self::push) and come out, or do
-/// not, with [`pop`](Self::pop). Decisions depend only on the seed, the stream and the number of the
-/// packet, so that one kind of fault can be switched off without moving the others.
+/// not, with [`pop`](Self::pop). Decisions depend only on the seed, the stream and the number of
+/// the packet, so that one kind of fault can be switched off without moving the others.
 #[derive(Clone, Debug)]
 pub struct FaultStage<T> {
     spec: FaultSpec,
@@ -348,8 +348,8 @@ impl<T: FaultItem> FaultStage<T> {
         self.queue.push_back(Queued { delivered: Delivered { item, at, corrupted }, overtakers });
     }
 
-    /// Puts a packet into the queue of the rate-limited link; when its last byte has left, or `None`
-    /// if the queue was full. Marks it by the length of the queue before it.
+    /// Puts a packet into the queue of the rate-limited link; when its last byte has left, or
+    /// `None` if the queue was full. Marks it by the length of the queue before it.
     fn serialize(&mut self, now: Instant, item: &mut T, mark: u32) -> Option<Instant> {
         let Some(rate) = self.spec.rate else { return Some(now) };
         let (length, backlog) = (item.wire_len(), self.queued_bytes(now));

@@ -70,6 +70,6 @@ pub const CM_ACK_DELAY: u8 = 15;
 pub const CM_TIME_WAIT: (u8, u8) = (14, 20);
 /// A request that the application does not answer is kept this long after the peer's last sign.
 pub const CM_REQUEST_LIFETIME: Span = Span::from_ms(120_000);
-/// How long a queue pair with nothing in flight waits for room in the peer's window, which other queue
-/// pairs may hold, before it sends one packet nevertheless.
+/// How long a queue pair with nothing in flight waits for room in the peer's window, which other
+/// queue pairs may hold, before it sends one packet nevertheless.
 pub const WINDOW_PATIENCE: Span = Span::from_us(5000);

@@ -73,8 +73,8 @@ pub enum AtomicOp {
 
 /// The host's memory. Addresses are the host's own; permission has been checked by the device.
 pub trait HostMemory {
-    /// Places bytes at `addr` in ascending order, the last byte last (release); aligned 8-byte words
-    /// are never torn.
+    /// Places bytes at `addr` in ascending order, the last byte last (release); aligned 8-byte
+    /// words are never torn.
     fn write(&mut self, addr: u64, data: Payload<'_>) -> Result<(), MemoryFault>;
 
     /// Executes an atomic on the native 64-bit word at `addr` (a multiple of 8), atomic against the

@@ -1,5 +1,5 @@
-//! The tables of protection domains, regions and windows, and the one place where a key, a range and
-//! a right are checked.
+//! The tables of protection domains, regions and windows, and the one place where a key, a range
+//! and a right are checked.
 
 use wire::{LKey, Qpn, RKey};
 

@@ -13,8 +13,8 @@ struct Wake {
 }
 
 impl Ord for Wake {
-    // Earliest on top of the max-heap. Instants lie on a circle; all deadlines of a device are within
-    // a few hours of one another, where this is a total order.
+    // Earliest on top of the max-heap. Instants lie on a circle; all deadlines of a device are
+    // within a few hours of one another, where this is a total order.
     fn cmp(&self, other: &Self) -> Ordering {
         let ahead = other.at.as_ps().wrapping_sub(self.at.as_ps()) as i64;
         ahead.cmp(&0).then_with(|| other.owner.cmp(&self.owner))

@@ -1,5 +1,5 @@
-//! How much may be in flight towards a peer, over all queue pairs: bounded by our own receive buffer
-//! as the estimate of the peer's, halved on loss, grown again on progress.
+//! How much may be in flight towards a peer, over all queue pairs: bounded by our own receive
+//! buffer as the estimate of the peer's, halved on loss, grown again on progress.
 
 use wire::Gid;
 
@@ -92,8 +92,8 @@ impl Windows {
         }
     }
 
-    /// Whether `cost` more may be sent to the peer; otherwise `qp` is woken when it may. A peer with
-    /// nothing in flight always gets a packet.
+    /// Whether `cost` more may be sent to the peer; otherwise `qp` is woken when it may. A peer
+    /// with nothing in flight always gets a packet.
     pub(crate) fn admits(&mut self, peer: u32, qp: u32, cost: u64) -> bool {
         let Some(p) = self.peers.get_mut(peer) else { return true };
         if p.in_flight == 0 || p.in_flight + cost <= p.window {

@@ -164,7 +164,8 @@ impl Source {
     fn judge(&mut self, solved: Option<(u16, u16)>) -> Verdict {
         let trusted = self.expected >= TRUST_AFTER;
         match solved {
-            // A train that a NIC has cut: each packet comes alone and counts up. Or a running count.
+            // A train that a NIC has cut: each packet comes alone and counts up. Or a running
+            // count.
             Some((ident, DONT_FRAGMENT))
                 if ident == 0 || ident == self.last_ident.wrapping_add(1) =>
             {

@@ -25,9 +25,9 @@ pub struct DeviceInfo {
 }
 
 /// The devices of this machine: interfaces that are up, have an MTU of at least 352 bytes and a
-/// usable address, by index, the loopback interface last. `addr` restricts the list to the interface
-/// of that name, or to the one that has that address, which then is GID 0 and the only GID of its
-/// family; any address in 127.0.0.0/8 is one of the loopback interface.
+/// usable address, by index, the loopback interface last. `addr` restricts the list to the
+/// interface of that name, or to the one that has that address, which then is GID 0 and the only
+/// GID of its family; any address in 127.0.0.0/8 is one of the loopback interface.
 ///
 /// # Errors
 /// `NoDevice` if `addr` names nothing, with a list of what there is; `System` if the system does
@@ -125,8 +125,8 @@ fn is_usable(addr: &IpAddr) -> bool {
     !addr.is_unspecified() && !addr.is_multicast()
 }
 
-/// The EUI-64 of the interface's MAC; of one without, a locally administered identifier that differs
-/// from address to address.
+/// The EUI-64 of the interface's MAC; of one without, a locally administered identifier that
+/// differs from address to address.
 fn guid(mac: Mac, addr: IpAddr) -> u64 {
     if mac != Mac::default() {
         let [.., a, b, c, d, e, f, g, h] = Gid::link_local(mac).0;

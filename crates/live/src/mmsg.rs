@@ -1,5 +1,5 @@
-//! Batches of messages on datagram sockets: `sendmmsg` with a segment size per message,
-//! `recvmmsg` into large buffers with the segment size, traffic class and hop limit that came along.
+//! Batches of messages on datagram sockets: `sendmmsg` with a segment size per message, `recvmmsg`
+//! into large buffers with the segment size, traffic class and hop limit that came along.
 
 use std::io;
 use std::mem::{MaybeUninit, size_of, zeroed};
@@ -286,8 +286,8 @@ fn address_of(name: &libc::sockaddr_in6) -> (IpAddr, u16) {
     if c_int::from(name.sin6_family) == libc::AF_INET6 {
         (Ipv6Addr::from(name.sin6_addr.s6_addr).into(), u16::from_be(name.sin6_port))
     } else {
-        // SAFETY: any other family is AF_INET, whose structure is shorter and begins alike; both are
-        // plain old data.
+        // SAFETY: any other family is AF_INET, whose structure is shorter and begins alike; both
+        // are plain old data.
         let v4 = unsafe { &*std::ptr::from_ref(name).cast::<libc::sockaddr_in>() };
         (Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes()).into(), u16::from_be(v4.sin_port))
     }

@@ -110,8 +110,8 @@ fn entries() -> io::Result<BTreeMap<String, Entry>> {
     sys::check(unsafe { libc::getifaddrs(&raw mut head) })?;
     let mut map = BTreeMap::<String, Entry>::new();
     let mut next = head;
-    // SAFETY: the list came from getifaddrs and is freed only below; each element and what it points
-    // to stays as it is until then.
+    // SAFETY: the list came from getifaddrs and is freed only below; each element and what it
+    // points to stays as it is until then.
     while let Some(item) = unsafe { next.as_ref() } {
         next = item.ifa_next;
         // SAFETY: the name is a C string that lives as long as the list.

@@ -13,7 +13,8 @@ pub struct Options {
     pub addr: Option<String>,
     /// What to do to received packets (`CROCEVIA_FAULTS`).
     pub faults: Option<FaultSpec>,
-    /// Bytes of socket receive buffer to ask for (`CROCEVIA_RCVBUF`); the largest allowed if absent.
+    /// Bytes of socket receive buffer to ask for (`CROCEVIA_RCVBUF`); the largest allowed if
+    /// absent.
     pub receive_buffer: Option<usize>,
     /// How long an owed ACK may wait for company.
     pub ack_delay: Span,

@@ -1,7 +1,9 @@
-//! Incast: several senders, each a NIC on an address of its own, WRITE into the memory of one receiver at once.
+//! Incast: several senders, each a NIC on an address of its own, WRITE into the memory of one
+//! receiver at once.
 //!
-//! All buffers of the receiver are one socket's, so this shows whether the packets in flight of many peers still fit it.
-//! CROCEVIA_RCVBUF sets its size, for the senders' estimate of it too. Prints what arrived, as JSON.
+//! All buffers of the receiver are one socket's, so this shows whether the packets in flight of
+//! many peers still fit it. CROCEVIA_RCVBUF sets its size, for the senders' estimate of it too.
+//! Prints what arrived, as JSON.
 
 use bench_programs::report;
 use clap::Parser;
@@ -113,7 +115,8 @@ fn main() -> Result<()> {
             })
         };
         let threads: Vec<_> = senders.iter().map(run).collect();
-        threads.into_iter().map(|t| t.join().map_err(|_| "a sender panicked")?).collect::<Result<_>>()
+        let results = threads.into_iter().map(|t| t.join().map_err(|_| "a sender panicked")?);
+        results.collect::<Result<_>>()
     })?;
     for number in 0..args.senders {
         let mut slice = vec![0; args.size];

@@ -1,4 +1,5 @@
-//! The rival of `ib_write_lat`: two threads, one datagram to and fro, both spin on a receive that does not block.
+//! The rival of `ib_write_lat`: two threads, one datagram to and fro, both spin on a receive that
+//! does not block.
 //!
 //! No protocol, no check, no copy: the floor of what the kernel's UDP path takes one way.
 

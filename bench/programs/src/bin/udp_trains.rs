@@ -1,8 +1,10 @@
-//! The rival of `ib_write_bw`: datagram trains (UDP_SEGMENT out, UDP_GRO in) in the shape of RDMA WRITEs, from one thread to another.
+//! The rival of `ib_write_bw`: datagram trains (UDP_SEGMENT out, UDP_GRO in) in the shape of RDMA
+//! WRITEs, from one thread to another.
 //!
-//! A message is its FIRST packet alone and one train of the rest, as the headers of RoCEv2 force it. The window is real: the
-//! receiver sends credits back. `--full` adds what a RoCE NIC cannot leave out: one copy into the train buffer, the ICRC at
-//! both ends, one copy into the application's memory. There is no retransmission: a lost datagram ends the run with an error.
+//! A message is its FIRST packet alone and one train of the rest, as the headers of RoCEv2 force
+//! it. The window is real: the receiver sends credits back. `--full` adds what a RoCE NIC cannot
+//! leave out: one copy into the train buffer, the ICRC at both ends, one copy into the
+//! application's memory. There is no retransmission: a lost datagram ends the run with an error.
 
 use bench_programs::report;
 use clap::Parser;

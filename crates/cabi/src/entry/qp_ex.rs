@@ -360,7 +360,8 @@ unsafe extern "C" fn wr_set_inline_data_list(
     count: usize,
     list: *const ibv_data_buf,
 ) {
-    // SAFETY: between `wr_start` and the end, with `count` readable buffers, by the call's contract.
+    // SAFETY: between `wr_start` and the end, with `count` readable buffers, by the call's
+    // contract.
     unsafe {
         with(qp, |builder, _| {
             if list.is_null() && count > 0 {

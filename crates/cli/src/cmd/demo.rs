@@ -84,8 +84,8 @@ pub(crate) fn run(args: &DemoArgs) -> Result<()> {
         });
     }
     render::text(&format!(
-        "{}\n\nBandwidth with messages of {}, latency with {} (fetch-and-add: 8 B). Latency of READ and\n\
-         fetch-and-add is a whole round trip, of the others half of one, as perftest has it.\n\
+        "{}\n\nBandwidth with messages of {}, latency with {} (fetch-and-add: 8 B). Latency of\n\
+         READ and fetch-and-add is a whole round trip, of the others half of one.\n\
          {} went through, every byte was checked, 0 were wrong. {seconds:.0} seconds.\n\
          Next: crocevia perf --help, crocevia run -- ib_write_bw\n",
         table(&lines, &args.faults),

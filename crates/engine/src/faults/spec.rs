@@ -34,7 +34,7 @@ impl FromStr for FaultSpec {
     ///
     /// | field | value | what happens |
     /// | --- | --- | --- |
-    /// | `loss`, `dup`, `reorder`, `corrupt` | `1%` or `0.01` | that part of the packets is lost, … |
+    /// | `loss`, `dup`, `reorder`, `corrupt` | `1%` or `0.01` | that part of the packets is … |
     /// | `delay`, `jitter` | `20us` | packets take this long, and up to this much more |
     /// | `rate` | `10gbit` | the link's rate, behind a queue |
     /// | `queue` | `256k` | bytes that the queue takes (1 MiB if absent) |

@@ -42,8 +42,8 @@ impl Requester {
         }
     }
 
-    /// A READ or atomic response was taken (or thrown away, if it stood beyond a gap): its AETH grants
-    /// credits like any other.
+    /// A READ or atomic response was taken (or thrown away, if it stood beyond a gap): its AETH
+    /// grants credits like any other.
     fn granted_behind(&mut self, seq: u64, aeth: Option<Aeth>) {
         if self.una == seq + 1
             && let Some(Aeth { syndrome: Syndrome::Ack(credits), .. }) = aeth

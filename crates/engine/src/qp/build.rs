@@ -46,7 +46,8 @@ impl<'a> Builder<'a> {
         self.train.packets.first().map(|p| p.bth.dest_qp)
     }
 
-    /// Where the next packet's pieces of payload go; pieces left by an abandoned packet are dropped.
+    /// Where the next packet's pieces of payload go; pieces left by an abandoned packet are
+    /// dropped.
     pub(crate) fn pieces(&mut self) -> (&mut Vec<Fragment>, &mut Vec<u8>) {
         let kept = self.train.packets.last().map_or(0, |p| p.fragments.end as usize);
         self.train.fragments.truncate(kept);

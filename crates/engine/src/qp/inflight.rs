@@ -1,5 +1,5 @@
-//! What a requester has in flight: runs of sequences with what they cost, towards the peer's receive
-//! buffer and, for READs, in our own; how many READs and atomics are outstanding.
+//! What a requester has in flight: runs of sequences with what they cost, towards the peer's
+//! receive buffer and, for READs, in our own; how many READs and atomics are outstanding.
 
 use std::collections::VecDeque;
 

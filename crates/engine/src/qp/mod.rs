@@ -1,5 +1,5 @@
-//! A queue pair: a requester, a responder, what both know, and the timers. What leaves next is decided
-//! here: answers, then resends and new requests, with the acknowledgement behind them.
+//! A queue pair: a requester, a responder, what both know, and the timers. What leaves next is
+//! decided here: answers, then resends and new requests, with the acknowledgement behind them.
 
 pub(crate) mod acks;
 pub(crate) mod build;
@@ -236,7 +236,8 @@ impl QueuePair {
 
     /// The earliest time at which something happens by itself.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        // In the rotation it is asked what it owes anyway, and its deadlines are looked at after that.
+        // In the rotation it is asked what it owes anyway, and its deadlines are looked at after
+        // that.
         let owed = if self.ready { None } else { self.responder.owed.deadline() };
         [self.requester.deadline(), owed, self.not_before]
             .into_iter()

@@ -221,7 +221,8 @@ fn check_values<M>(
     Ok(())
 }
 
-/// An address vector that RoCE can use: a GRH, a GID of the table, a destination of the same family.
+/// An address vector that RoCE can use: a GRH, a GID of the table, a destination of the same
+/// family.
 pub(crate) fn check_av<M>(sh: &Shared<M>, av: &AddressVector) -> Result<()> {
     if !av.is_global {
         return Err(Error::invalid(

@@ -1,6 +1,6 @@
-//! The probe: when acknowledgements stop coming, the oldest unacknowledged packet is sent once more,
-//! long before the ACK timeout. A lost tail has nothing behind it that would raise a NAK; the probe
-//! costs one packet, spends no retry, and its answer tells what has arrived.
+//! The probe: when acknowledgements stop coming, the oldest unacknowledged packet is sent once
+//! more, long before the ACK timeout. A lost tail has nothing behind it that would raise a NAK; the
+//! probe costs one packet, spends no retry, and its answer tells what has arrived.
 
 use wire::{Instant, Operation, Span};
 
@@ -55,7 +55,8 @@ impl Probe {
         }
     }
 
-    /// All before `una` is acknowledged: smooths the round trip (an eighth of each sample, RFC 6298).
+    /// All before `una` is acknowledged: smooths the round trip (an eighth of each sample, RFC
+    /// 6298).
     pub(crate) fn measure(&mut self, una: u64, now: Instant) {
         let Some((end, sent)) = self.sample else { return };
         if end > una {

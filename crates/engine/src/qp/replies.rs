@@ -137,7 +137,8 @@ impl Owed {
         self.tail.filter(|_| self.replies.is_empty()).and_then(|t| t.leave)
     }
 
-    /// Puts READ responses and atomic results into a train. An error: the region of a READ has gone.
+    /// Puts READ responses and atomic results into a train. An error: the region of a READ has
+    /// gone.
     pub(crate) fn emit_replies<M>(
         &mut self,
         q: &Facts,

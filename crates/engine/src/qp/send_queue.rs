@@ -1,5 +1,5 @@
-//! The send queue: work requests in order, their scatter-gather entries and inline bytes in slots of
-//! fixed size, so that posting allocates nothing once the queue has been used.
+//! The send queue: work requests in order, their scatter-gather entries and inline bytes in slots
+//! of fixed size, so that posting allocates nothing once the queue has been used.
 
 use std::collections::VecDeque;
 

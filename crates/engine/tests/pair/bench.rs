@@ -1,5 +1,6 @@
-//! One device with one queue pair, and a peer that is the test itself: packets are made by hand, and
-//! each packet that the device sends is looked at. Requester PSNs start at 100, responder PSNs at 200.
+//! One device with one queue pair, and a peer that is the test itself: packets are made by hand,
+//! and each packet that the device sends is looked at. Requester PSNs start at 100, responder PSNs
+//! at 200.
 
 use engine::{
     Access, AsyncEvent, Completion, CqId, DeviceConfig, PdId, PostError, QpAttr, QpCap, QpInit,

@@ -1,5 +1,5 @@
-//! Packets on a cable between engines: as meaning, or as real bytes with an ICRC, so that corruption
-//! meets the same check as on a link.
+//! Packets on a cable between engines: as meaning, or as real bytes with an ICRC, so that
+//! corruption meets the same check as on a link.
 
 use engine::{FaultItem, Payload};
 use wire::{Gid, Packet, Path, icrc, transport};

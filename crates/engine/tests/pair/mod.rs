@@ -1,6 +1,6 @@
-//! Engines in a world of their own: host memory that guards itself, cables with faults, a clock that
-//! jumps to the next wake-up, and a bench where a hand-made peer faces one device. What is claimed
-//! about the engine stands in the tests that use it.
+//! Engines in a world of their own: host memory that guards itself, cables with faults, a clock
+//! that jumps to the next wake-up, and a bench where a hand-made peer faces one device. What is
+//! claimed about the engine stands in the tests that use it.
 #![allow(dead_code, unreachable_pub)] // Each test binary uses its part of the harness.
 
 pub mod bench;

@@ -1,5 +1,5 @@
-//! Several hosts and the cables between them, driven from wake-up to wake-up. Everything that happens
-//! goes into a hash, so that two runs can be compared.
+//! Several hosts and the cables between them, driven from wake-up to wake-up. Everything that
+//! happens goes into a hash, so that two runs can be compared.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 

@@ -1,5 +1,5 @@
-//! Whether the results of atomics are those of some order of execution: every old value follows from
-//! the operations before it, and the last value is what memory holds.
+//! Whether the results of atomics are those of some order of execution: every old value follows
+//! from the operations before it, and the last value is what memory holds.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! The promises: each request completes once, in order, with success and the right words; each
-//! message arrives once, in order, byte-equal; atomics have an order; and at the end the memories of
-//! all hosts hold what the model says, to the last byte.
+//! message arrives once, in order, byte-equal; atomics have an order; and at the end the memories
+//! of all hosts hold what the model says, to the last byte.
 
 use engine::{Completion, CqId, QpType, WcStatus};
 

@@ -228,8 +228,8 @@ impl Run {
         self.ends[peer].incoming.push_back(message);
     }
 
-    /// A SEND that kills a window of the peer's. It is fenced: a READ through the window that had to
-    /// be asked again would find it dead.
+    /// A SEND that kills a window of the peer's. It is fenced: a READ through the window that had
+    /// to be asked again would find it dead.
     fn draft_invalidate(&mut self, e: usize) -> Option<Draft> {
         let peer = self.ends[e].peer;
         let window = self.ends[peer]
@@ -244,8 +244,8 @@ impl Run {
         Some(draft)
     }
 
-    /// A place of `length` bytes in the peer's memory, the way to name it, and the window if it goes
-    /// through one.
+    /// A place of `length` bytes in the peer's memory, the way to name it, and the window if it
+    /// goes through one.
     fn place(&mut self, e: usize, length: u32) -> (u64, Remote, Option<usize>) {
         let length = u64::from(length);
         let peer = &self.ends[self.ends[e].peer];

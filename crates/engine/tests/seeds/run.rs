@@ -106,10 +106,10 @@ impl fmt::Display for Report {
             self.sends + self.writes + self.reads + self.atomics + self.local + self.datagrams;
         write!(
             f,
-            "{operations} operations ({} SEND, {} WRITE, {} READ, {} atomic, {} local, {} datagram), \
-             {} bytes in {} packets ({} sent again); {} faults: {} lost, {} duplicated, {} reordered, \
-             {} corrupted ({} found by the ICRC), {} dropped by a full queue, {} marked; {} messages \
-             of unreliable services lost",
+            "{operations} operations ({} SEND, {} WRITE, {} READ, {} atomic, {} local, {} \
+             datagram), {} bytes in {} packets ({} sent again); {} faults: {} lost, {} duplicated, \
+             {} reordered, {} corrupted ({} found by the ICRC), {} dropped by a full queue, {} \
+             marked; {} messages of unreliable services lost",
             self.sends,
             self.writes,
             self.reads,
@@ -323,8 +323,8 @@ impl Run {
         let mut out = String::new();
         for (index, end) in self.ends.iter().enumerate() {
             out += &format!(
-                "end {index} (host {}, {:?} {}): {} to post, {} unfinished (oldest {:?}), {} messages \
-                 to come, {} receives posted\n",
+                "end {index} (host {}, {:?} {}): {} to post, {} unfinished (oldest {:?}), {} \
+                 messages to come, {} receives posted\n",
                 end.host,
                 end.service,
                 end.qpn,

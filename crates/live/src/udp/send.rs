@@ -1,6 +1,6 @@
 //! Sending: trains become messages in one buffer that stays in the cache, and messages leave in
-//! batches. Registered memory is read once, into that buffer, so that the ICRC is always that of the
-//! bytes sent, whatever the application does to the memory meanwhile.
+//! batches. Registered memory is read once, into that buffer, so that the ICRC is always that of
+//! the bytes sent, whatever the application does to the memory meanwhile.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -254,8 +254,8 @@ impl Sender {
         true
     }
 
-    /// Turns the first waiting message into one for each packet, because the kernel does not cut it;
-    /// from now on trains are short enough, or single packets.
+    /// Turns the first waiting message into one for each packet, because the kernel does not cut
+    /// it; from now on trains are short enough, or single packets.
     pub(super) fn split(&mut self) {
         let whole = self.messages[self.sent];
         self.limits.segments = if whole.packets > 64 { 64 } else { 1 };
