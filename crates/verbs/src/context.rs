@@ -48,6 +48,20 @@ struct Inner {
     kept: Mutex<Vec<(MrId, Region)>>,
 }
 
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let kept = std::mem::take(self.kept.get_mut().unwrap_or_else(PoisonError::into_inner));
+        for (mr, region) in kept {
+            if self.nic.control(|dev, _| dev.dereg_mr(mr)).is_err() {
+                // A registration that cannot be ended keeps its memory for ever: another context
+                // may keep the NIC going. (Windows hold their context, so none is left; this is for
+                // a child of a fork, whose parent's registrations are out of its reach.)
+                std::mem::forget(region);
+            }
+        }
+    }
+}
+
 impl Context {
     /// Opens a device, with the options that the environment gives (`CROCEVIA_*`).
     ///

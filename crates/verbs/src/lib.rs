@@ -173,6 +173,7 @@ mod channel;
 mod connect;
 mod context;
 mod cq;
+mod debug;
 mod hub;
 mod info;
 mod mr;

@@ -102,7 +102,7 @@ fn what_is_refused() {
     assert_eq!(a.qp.post_send(&write), Err(PostError::Operation));
 
     let no_grh = AddressVector { is_global: false, ..*ah.av() };
-    let error = a.pd.create_ah(&no_grh).err().expect("RoCE needs the GRH");
+    let error = a.pd.create_ah(&no_grh).expect_err("RoCE needs the GRH");
     assert!(error.to_string().contains("GRH"), "{error}");
     let error = a.pd.create_ah(&AddressVector { sgid_index: 200, ..*ah.av() }).err();
     let error = error.expect("there is no such GID");

@@ -190,7 +190,7 @@ fn connecting_refuses_with_a_reason() {
     assert!(service.unwrap_err().to_string().contains("connect"));
     let index = a.gid(99).unwrap_err();
     assert!(index.kind() == ErrorKind::NotFound && index.to_string().contains("127.0.0.52"));
-    let unknown = Context::open_addr("nosuchinterface").err().expect("there is none");
+    let unknown = Context::open_addr("nosuchinterface").expect_err("there is none");
     assert!(unknown.to_string().contains("lo"), "it lists what there is: {unknown}");
 }
 
@@ -210,8 +210,7 @@ fn sizes_beyond_the_limits() {
     assert_eq!(end.pd.create_qp(&options).err().map(|e| e.kind()), Some(ErrorKind::Invalid));
     // Remote writes need the local right.
     let region = crocevia::Region::allocate(8).unwrap();
-    let refused =
-        end.pd.register(region, Access::REMOTE_WRITE).err().expect("it needs LOCAL_WRITE");
+    let refused = end.pd.register(region, Access::REMOTE_WRITE).expect_err("it needs LOCAL_WRITE");
     assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
 }
 

@@ -207,6 +207,23 @@ fn a_device_that_closes_at_once_has_answered() {
 }
 
 #[test]
+fn threads_share_everything() {
+    fn shared<T: Send + Sync + std::fmt::Debug>(_: &T) {}
+    let (a, _) = contexts();
+    let end = End::new(&a, QpType::Rc);
+    let srq = end.pd.create_srq(&crocevia::SrqAttr { max_wr: 1, max_sge: 1, limit: 0 }).unwrap();
+    shared(&end.context);
+    shared(&end.pd);
+    shared(&end.cq);
+    shared(&end.qp);
+    shared(&srq);
+    shared(&end.memory(8, 0));
+    shared(&end.pd.alloc_mw(crocevia::WindowType::Type1).unwrap());
+    shared(&a.create_comp_channel().unwrap());
+    assert!(format!("{:?}", end.qp).contains(&end.qp.qpn().to_string()));
+}
+
+#[test]
 fn what_the_device_tells_of_itself() {
     let (a, _) = contexts();
     let (device, port, limits) = (a.device(), a.port(), a.limits());
