@@ -76,6 +76,7 @@ library is missing or the address does not exist, 2 for wrong usage.";
 /// LD_PRELOAD; so do the programs that it starts. Nothing is installed, no root is needed.
 #[derive(Args, Debug)]
 #[command(after_help = RUN_EXAMPLES)]
+#[command(override_usage = "crocevia run [OPTIONS] -- <CMD>...")]
 pub(crate) struct RunArgs {
     /// Address or interface that the device is to have; any 127.x.y.z will do without set-up
     #[arg(long, value_name = "ADDR")]
@@ -86,7 +87,8 @@ pub(crate) struct RunArgs {
     pub(crate) faults: Option<String>,
 
     /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "CMD")]
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }
 

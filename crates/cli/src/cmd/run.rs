@@ -78,6 +78,12 @@ fn find_program(name: &OsStr) -> Result<PathBuf> {
     if name.is_empty() {
         return Err(Failure::usage("the program's name is empty: give a command after --"));
     }
+    if name.as_encoded_bytes().starts_with(b"-") {
+        return Err(Failure::usage(format!(
+            "{} is no option of crocevia run: see `crocevia run --help`",
+            name.to_string_lossy()
+        )));
+    }
     if name.as_encoded_bytes().contains(&b'/') {
         let path = PathBuf::from(name);
         return if path.exists() { Ok(path) } else { Err(not_found(": no such file")) };

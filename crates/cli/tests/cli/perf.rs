@@ -132,15 +132,21 @@ fn arguments_that_do_not_go_together() {
     }
 }
 
+/// A loopback address of this test process, so that two runs at once do not meet.
+fn own(n: u8) -> String {
+    let pid = std::process::id();
+    format!("127.{}.{}.{n}", 1 + pid % 250, pid / 250 % 250)
+}
+
 /// A server on an address of its own, and the port on which it listens.
 struct Server {
     child: Child,
     port: String,
-    addr: &'static str,
+    addr: String,
 }
 
 impl Server {
-    fn start(addr: &'static str, arguments: &[&str]) -> Self {
+    fn start(addr: &str, arguments: &[&str]) -> Self {
         let mut child = crocevia(&["perf"])
             .args(arguments)
             .args(["--addr", addr, "-p", "0", "--announce"])
@@ -152,12 +158,12 @@ impl Server {
         let stdout = child.stdout.as_mut().expect("its output");
         BufReader::new(stdout).read_line(&mut line).expect("its announcement");
         let port = line.trim().rsplit(':').next().expect("a port").to_owned();
-        Self { child, port, addr }
+        Self { child, port, addr: addr.to_owned() }
     }
 
     fn client(&self, own: &str, arguments: &[&str]) -> std::process::Command {
         let mut command = crocevia(&["perf"]);
-        command.args(arguments).args([self.addr, "--addr", own, "-p", &self.port]);
+        command.args(arguments).args([&self.addr, "--addr", own, "-p", &self.port]);
         command
     }
 
@@ -191,9 +197,9 @@ fn ends_that_differ_are_told_in_what() {
         (&["send-bw", "-c", "UD"], &["send-bw", "-c", "RC"], "connection type (-c)"),
     ];
     for (server, client, what) in cases {
-        let server = Server::start("127.0.31.1", server);
+        let server = Server::start(&own(11), server);
         let parts = ["the two ends differ in the", what];
-        fail(&mut server.client("127.0.31.2", client), 1, &parts);
+        fail(&mut server.client(&own(12), client), 1, &parts);
         let (code, text) = server.ending();
         assert_eq!(code, Some(1));
         assert!(text.contains(what), "{text}");
@@ -202,8 +208,8 @@ fn ends_that_differ_are_told_in_what() {
 
 #[test]
 fn what_one_end_leaves_out_the_other_decides() {
-    let server = Server::start("127.0.32.1", &["write-bw", "-s", "300", "-n", "20"]);
-    let text = succeed(&mut server.client("127.0.32.2", &["write-bw", "--json"]));
+    let server = Server::start(&own(21), &["write-bw", "-s", "300", "-n", "20"]);
+    let text = succeed(&mut server.client(&own(22), &["write-bw", "--json"]));
     let result: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(result["results"][0]["bytes"], 300);
     assert_eq!(result["results"][0]["iterations"], 20);
@@ -222,9 +228,9 @@ fn two_ends_on_one_address_still_meet() {
 
 #[test]
 fn a_gid_index_that_is_empty_is_told_with_the_table() {
-    let server = Server::start("127.0.33.1", &["write-bw"]);
-    let mut client = server.client("127.0.33.2", &["write-bw", "-x", "77"]);
-    fail(&mut client, 1, &["-x 77", "127.0.33.2"]);
+    let server = Server::start(&own(31), &["write-bw"]);
+    let mut client = server.client(&own(32), &["write-bw", "-x", "77"]);
+    fail(&mut client, 1, &["-x 77", &own(32)]);
     let (code, text) = server.ending();
     assert_eq!(code, Some(1));
     assert!(text.contains("the other end") && text.contains("77"), "{text}");
@@ -242,9 +248,9 @@ fn nobody_there_says_what_to_do() {
 
 #[test]
 fn a_stranger_is_told_apart() {
-    let server = Server::start("127.0.34.1", &["write-bw"]);
+    let server = Server::start(&own(41), &["write-bw"]);
     let mut stream =
-        TcpStream::connect(format!("127.0.34.1:{}", server.port)).expect("a connection");
+        TcpStream::connect(format!("{}:{}", server.addr, server.port)).expect("a connection");
     stream.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("a request");
     let (code, text) = server.ending();
     assert_eq!(code, Some(1));
@@ -253,9 +259,9 @@ fn a_stranger_is_told_apart() {
 
 #[test]
 fn a_dead_peer_ends_within_seconds() {
-    let mut server = Server::start("127.0.35.1", &["send-bw"]);
+    let mut server = Server::start(&own(51), &["send-bw"]);
     let mut client = server
-        .client("127.0.35.2", &["send-bw", "-D", "60"])
+        .client(&own(52), &["send-bw", "-D", "60"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -273,9 +279,9 @@ fn a_dead_peer_ends_within_seconds() {
 
 #[test]
 fn a_server_in_use_says_which_port() {
-    let taken = TcpListener::bind("127.0.36.1:0").expect("a port");
+    let taken = TcpListener::bind((own(61).as_str(), 0)).expect("a port");
     let port = taken.local_addr().expect("an address").port().to_string();
-    let mut server = crocevia(&["perf", "write-bw", "--addr", "127.0.36.1", "-p", &port]);
+    let mut server = crocevia(&["perf", "write-bw", "--addr", &own(61), "-p", &port]);
     let output = output(&mut server);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains(&format!("TCP port {port}")), "{}", stderr(&output));

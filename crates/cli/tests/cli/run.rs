@@ -120,6 +120,9 @@ fn arguments_pass_as_they_are() {
     let place = Place::new("bin", true);
     let text = succeed(&mut place.run(&["--", "printf", "%s|", "a b", "--", "-x", ""]));
     assert_eq!(text, "a b|--|-x||");
+    // Two dashes before the program may be left out; its own stay.
+    let text = succeed(&mut place.run(&["printf", "%s|", "--faults", "--", "-h"]));
+    assert_eq!(text, "--faults|--|-h|");
 }
 
 #[test]
@@ -157,6 +160,14 @@ fn a_program_that_is_not_there_is_127() {
     let not_found = ["nosuch-program", "command not found in PATH"];
     fail(&mut place.run(&["--", "nosuch-program"]), 127, &not_found);
     fail(&mut place.run(&["--", "./nosuch"]), 127, &["./nosuch", "no such file"]);
+}
+
+#[test]
+fn an_option_that_is_none_is_told_as_such() {
+    let place = Place::new("bin", true);
+    let parts = ["--fault is no option", "crocevia run --help"];
+    fail(&mut place.run(&["--fault", "loss=1%", "--", "true"]), 2, &parts);
+    fail(&mut place.run(&["--addr"]), 2, &["--addr <ADDR>"]);
 }
 
 #[test]
