@@ -26,7 +26,8 @@ fn table() -> String {
         }
     }
     format!(
-        "{public}\nStubs without a version, for the load time of libmlx5, libmlx4 and libefa ({}): {}.\n",
+        "{public}\nStubs without a version, for the load time of libmlx5, libmlx4 and libefa \
+         ({}): {}.\n",
         stubs.len(),
         stubs.join(", ")
     )

@@ -205,8 +205,8 @@ impl<M: HostMemory> Device<M> {
         self.touched(index, now);
     }
 
-    /// After any change: the queue pair takes its place in rotation and timers; what the call set off
-    /// elsewhere is followed up.
+    /// After any change: the queue pair takes its place in rotation and timers; what the call set
+    /// off elsewhere is followed up.
     pub(crate) fn touched(&mut self, index: u32, now: Instant) {
         self.schedule(index);
         if self.shared.windows.has_woken() {

@@ -95,7 +95,8 @@ impl<M: HostMemory> Device<M> {
         found.map(|qp| (qp.attr, qp.init)).ok_or_else(|| no_such("queue pair"))
     }
 
-    /// Destroys a queue pair. What it owed its peer still leaves; its completions stay in the queues.
+    /// Destroys a queue pair. What it owed its peer still leaves; its completions stay in the
+    /// queues.
     pub fn destroy_qp(&mut self, qp: Qpn) -> Result<()> {
         let index = self.index(qp)?;
         let Some(mut pair) = self.qps.remove(index) else { return Err(no_such("queue pair")) };

@@ -141,8 +141,8 @@ const BLOCK_WORDS: usize = 8;
 /// line ends, which is the end of a word. Stores of one thread become visible in their order.
 ///
 /// # Safety
-/// `src` is readable and `dst` writable for `blocks` × 64 bytes; one side is host memory, aligned to
-/// 8, the other a buffer.
+/// `src` is readable and `dst` writable for `blocks` × 64 bytes; one side is host memory, aligned
+/// to 8, the other a buffer.
 #[cfg(target_arch = "x86_64")]
 unsafe fn copy_blocks(src: *const u8, dst: *mut u8, blocks: usize) {
     if blocks == 0 {
@@ -210,8 +210,8 @@ impl Region {
     /// Memory that belongs to the caller.
     ///
     /// # Safety
-    /// `addr .. addr + len` must stay mapped, readable and writable until the region is dropped, and
-    /// nobody may hold a Rust reference to it while a device may reach it.
+    /// `addr .. addr + len` must stay mapped, readable and writable until the region is dropped,
+    /// and nobody may hold a Rust reference to it while a device may reach it.
     pub unsafe fn from_raw(addr: *mut u8, len: usize) -> Self {
         Self { addr: addr as u64, len, mapped: 0 }
     }

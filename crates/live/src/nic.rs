@@ -1,7 +1,7 @@
 //! The NIC: a device, its link, its clock, and who drives them. Whoever polls a completion queue
-//! drives ([`Nic::progress`]); a thread of the NIC's own (`nic/thread`) sleeps on the link and takes
-//! over when nobody has polled for a while. All of it happens under one lock; events are delivered
-//! outside it.
+//! drives ([`Nic::progress`]); a thread of the NIC's own (`nic/thread`) sleeps on the link and
+//! takes over when nobody has polled for a while. All of it happens under one lock; events are
+//! delivered outside it.
 
 mod state;
 mod thread;

@@ -124,7 +124,8 @@ pub(crate) fn random_u16() -> u16 {
 pub(crate) fn with_signals_blocked<R>(f: impl FnOnce() -> R) -> R {
     let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
     let mut old = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: sigfillset initialises `all` before pthread_sigmask reads it, which initialises `old`.
+    // SAFETY: sigfillset initialises `all` before pthread_sigmask reads it, which initialises
+    // `old`.
     let blocked = unsafe {
         libc::sigfillset(all.as_mut_ptr());
         libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), old.as_mut_ptr())

@@ -49,7 +49,8 @@ fn probe() -> String {
          #include <rdma/ib_user_verbs.h>\n#include <rdma/ib_user_sa.h>\n\
          #define OFF(t, f, n) _Static_assert(offsetof(struct t, f) == n, #t \".\" #f)\n\
          #define SIZE(t, n) _Static_assert(sizeof(struct t) == n, #t)\n\
-         #define EITHER(t, n, m) _Static_assert(sizeof(struct t) == n || sizeof(struct t) == m, #t)\n\
+         #define EITHER(t, n, m) _Static_assert(sizeof(struct t) == n \\\n\
+         || sizeof(struct t) == m, #t)\n\
          #define BEFORE(f, n) _Static_assert(offsetof(struct verbs_context, context) - \\\n\
          offsetof(struct verbs_context, f) == n, #f)\n",
     );

@@ -56,8 +56,8 @@ pub(crate) unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
     })
 }
 
-/// How to answer the sender of a datagram, from the 40 bytes before it. With IPv4 those hold an IPv4
-/// header in their second half, with IPv6 (and RoCE v1) a header of that length.
+/// How to answer the sender of a datagram, from the 40 bytes before it. With IPv4 those hold an
+/// IPv4 header in their second half, with IPv6 (and RoCE v1) a header of that length.
 fn reply_vector(handle: &ContextHandle, wc: &ibv_wc, area: &[u8; 40]) -> Done<ibv_ah_attr> {
     if wc.wc_flags & wc_flag::GRH == 0 {
         return Err(Fail::invalid("the completion is not of a datagram with GRH"));

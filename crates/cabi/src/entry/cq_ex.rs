@@ -1,5 +1,5 @@
-//! The extended completion queue: `ibv_start_poll`, `ibv_next_poll`, `ibv_end_poll` and what is read
-//! of the completion between them.
+//! The extended completion queue: `ibv_start_poll`, `ibv_next_poll`, `ibv_end_poll` and what is
+//! read of the completion between them.
 
 use core::ffi::{c_int, c_uint, c_void};
 

@@ -1,6 +1,6 @@
 //! The NIC's own thread: it sleeps on the link's descriptors and a doorbell, and drives the device
-//! whenever no poller does. While somebody polls it only naps, so that it costs nothing and does not
-//! fight for the lock; while it drives and packets flow it does not sleep.
+//! whenever no poller does. While somebody polls it only naps, so that it costs nothing and does
+//! not fight for the lock; while it drives and packets flow it does not sleep.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -18,8 +18,8 @@ pub(super) const NAP_NS: u64 = 100_000;
 /// After the last packet the thread looks for more for this long before it sleeps: longer than an
 /// owed acknowledgement waits for company.
 const LINGER_NS: u64 = 30_000;
-/// For so long after the last packet it wakes up now and then, so that calls which set a later timer
-/// need not wake it.
+/// For so long after the last packet it wakes up now and then, so that calls which set a later
+/// timer need not wake it.
 const ALERT_NS: u64 = 500_000_000;
 /// How often, while alert.
 const ALERT_EVERY_NS: u64 = 10_000_000;
