@@ -123,8 +123,8 @@ fn bind_error(ip: IpAddr, why: &io::Error) -> Error {
         ErrorKind::AddressInUse => {
             ": somebody else receives RoCE on it. If that is another crocevia process, give each \
              its own address, such as --addr 127.0.0.2 or CROCEVIA_ADDR=127.0.0.2; if it is a \
-             Soft-RoCE device of the kernel (rdma link), remove it (rdma link delete NAME) or use another \
-             address; `ss -ulpn sport = :4791` shows who it is"
+             Soft-RoCE device of the kernel (rdma link), remove it (rdma link delete NAME) or use \
+             another address; `ss -ulpn sport = :4791` shows who it is"
         }
         ErrorKind::NoDevice => ": this machine does not have the address",
         _ => "",
