@@ -60,7 +60,7 @@ pub(crate) enum Pushed {
     Event,
     /// An event is to be raised at this time, if none was before.
     EventAt(Instant),
-    /// The queue was full: the entry is lost, the queue is in error.
+    /// The queue was full for the first time: the entry is lost, the queue is in error.
     Overrun,
 }
 
@@ -149,8 +149,8 @@ impl Cq {
     pub(crate) fn push(&self, now: Instant, entry: Completion) -> Pushed {
         let mut ring = self.ring();
         if ring.entries.len() >= ring.capacity {
-            ring.overrun = true;
-            return Pushed::Overrun;
+            let first = !std::mem::replace(&mut ring.overrun, true);
+            return if first { Pushed::Overrun } else { Pushed::Quiet };
         }
         ring.entries.push_back(entry);
         let urgent = entry.solicited || entry.status != WcStatus::Success;
@@ -165,10 +165,8 @@ impl Cq {
             if ring.pending == 1 {
                 ring.pending_since = now;
             }
-            return match m.period {
-                Span::ZERO => Pushed::Quiet,
-                period => Pushed::EventAt(ring.pending_since + period),
-            };
+            let begins = ring.pending == 1 && m.period != Span::ZERO;
+            return if begins { Pushed::EventAt(now + m.period) } else { Pushed::Quiet };
         }
         ring.armed = Armed::No;
         ring.pending = 0;

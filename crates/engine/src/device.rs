@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use wire::{Encapsulation, Gid, Instant, Mtu, PKey, Packet, Qpn, Service, Span};
+use wire::{Encapsulation, Gid, Instant, Mtu, Operation, PKey, Packet, Qpn, Service, Span};
 
 use crate::attr::QpState;
 use crate::counters::Counters;
@@ -181,7 +181,9 @@ impl<M: HostMemory> Device<M> {
             counters.rx_wrong_opcode += 1;
             return;
         };
-        if packet.bth.opcode.service() != Some(q.service()) {
+        // FLUSH and ATOMIC WRITE are not offered.
+        let offered = !matches!(operation, Operation::Flush | Operation::AtomicWrite);
+        if !offered || packet.bth.opcode.service() != Some(q.service()) {
             counters.rx_wrong_opcode += 1;
             return;
         }
@@ -209,6 +211,12 @@ impl<M: HostMemory> Device<M> {
     /// off elsewhere is followed up.
     pub(crate) fn touched(&mut self, index: u32, now: Instant) {
         self.schedule(index);
+        self.follow_up(now);
+    }
+
+    /// Wakes whom a call has given room, notes moderation periods, fails the users of a queue that
+    /// has overrun.
+    pub(crate) fn follow_up(&mut self, now: Instant) {
         if self.shared.windows.has_woken() {
             let mut woken = std::mem::take(&mut self.woken);
             self.shared.windows.take_woken(&mut woken);
@@ -228,12 +236,14 @@ impl<M: HostMemory> Device<M> {
     /// A queue has overrun: its queue pairs fail.
     fn fail_overrun(&mut self, now: Instant) {
         while let Some(cq) = self.shared.overrun.pop() {
-            for (_, qp) in self.qps.iter_mut() {
+            for index in 0..self.qps.bound() {
+                let Some(qp) = self.qps.get_mut(index) else { continue };
                 let uses = qp.init.send_cq == cq || qp.init.recv_cq == cq;
                 if uses && !matches!(qp.facts.state, QpState::Err | QpState::Reset) {
                     let qpn = qp.facts.qpn;
                     qp.fail(&mut self.shared, now, None);
                     self.shared.raise(AsyncEvent::QpFatal(qpn));
+                    self.schedule(index);
                 }
             }
             // The flushes may have overrun the same queue again; that changes nothing.
@@ -255,6 +265,11 @@ impl<M: HostMemory> Device<M> {
         let Some(qp) = self.qps.get_mut(index) else { return };
         let Some(at) = qp.deadline() else { return };
         if qp.wake.is_none_or(|wake| at.is_before(wake)) {
+            // The later one stands in the heap and serves when the earlier one has fired.
+            qp.wake_later = match (qp.wake, qp.wake_later) {
+                (Some(a), Some(b)) => Some(a.earlier(b)),
+                (a, b) => a.or(b),
+            };
             qp.wake = Some(at);
             self.sched.wake_at(Owner::Qp(index), at);
         }

@@ -11,14 +11,16 @@ use crate::train::{Priorities, Train, TrainLimits};
 impl<M: HostMemory> Device<M> {
     /// Runs the timers that are due.
     pub fn handle_timeout(&mut self, now: Instant) {
-        while let Some((owner, at)) = self.sched.pop_due(now) {
+        // Bounded: a wake-up that a step sets for now waits for the next call.
+        for _ in 0..self.sched.wakes_len() {
+            let Some((owner, at)) = self.sched.pop_due(now) else { break };
             match owner {
                 Owner::Qp(index) => {
                     let Some(qp) = self.qps.get_mut(index) else { continue };
                     if qp.wake != Some(at) {
                         continue;
                     }
-                    qp.wake = None;
+                    qp.wake = qp.wake_later.take();
                     qp.timeout(&mut self.shared, now);
                     self.touched(index, now);
                 }
@@ -56,6 +58,7 @@ impl<M: HostMemory> Device<M> {
         train: &mut Train,
     ) -> bool {
         train.clear();
+        self.follow_up(now);
         self.settle(now);
         if self.link() == LinkState::Down {
             return false;
@@ -84,6 +87,7 @@ impl<M: HostMemory> Device<M> {
                 qp.ready = false;
             }
             self.arm(index);
+            self.follow_up(now);
             if sent {
                 return true;
             }
@@ -124,10 +128,13 @@ impl<M: HostMemory> Device<M> {
         let mut consider = |at: Instant| {
             next = Some(next.map_or(at, |n| n.earlier(at)));
         };
-        if !self.farewells.is_empty() || !self.unsettled.is_empty() {
+        if !self.unsettled.is_empty() || self.shared.windows.has_woken() {
             consider(now);
         }
         if self.link() == LinkState::Up {
+            if !self.farewells.is_empty() {
+                consider(now);
+            }
             for index in self.sched.ready() {
                 let Some(qp) = self.qps.get(index) else { continue };
                 let priority = qp.facts.path.map_or(0, |p| p.priority);

@@ -100,18 +100,22 @@ impl<M: HostMemory> Device<M> {
     pub fn destroy_qp(&mut self, qp: Qpn) -> Result<()> {
         let index = self.index(qp)?;
         let Some(mut pair) = self.qps.remove(index) else { return Err(no_such("queue pair")) };
-        pair.responder.owed.close();
+        pair.responder.owed.abandon();
         let mut train = Train::default();
         pair.facts.state = QpState::Err;
-        if pair.transmit(&mut self.shared, Instant::ZERO, TrainLimits::SINGLE, &mut train) {
+        self.sched.remove(index);
+        if self.link() == crate::device::LinkState::Up
+            && pair.transmit(&mut self.shared, Instant::ZERO, TrainLimits::SINGLE, &mut train)
+        {
             self.farewells.push_back(train);
         }
         pair.leave_peer(&mut self.shared);
         self.by_qpn.remove(&qp.get());
         self.use_queues(&pair.init, -1);
-        for members in self.groups.values_mut() {
+        self.groups.retain(|_, members| {
             members.retain(|m| *m != qp);
-        }
+            !members.is_empty()
+        });
         self.shared.events.retain(|e| !concerns(e, qp));
         self.shared.regions.use_pd(pair.init.pd, -1)
     }

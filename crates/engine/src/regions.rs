@@ -14,8 +14,7 @@ use crate::work::{Access, BindWindow};
 struct Region {
     attr: RegionAttr,
     lkey: LKey,
-    /// `None` once a SEND with invalidate or LOCAL_INV has killed it.
-    rkey: Option<RKey>,
+    rkey: RKey,
     windows: u32,
 }
 
@@ -105,7 +104,7 @@ impl Regions {
         }
         self.use_pd(attr.pd, 1)?;
         let (lkey, rkey) = self.draw(keys);
-        let id = self.regions.insert(Region { attr: *attr, lkey, rkey: Some(rkey), windows: 0 });
+        let id = self.regions.insert(Region { attr: *attr, lkey, rkey, windows: 0 });
         self.by_lkey.insert(lkey.get(), id);
         self.by_rkey.insert(rkey.get() >> 8, Named::Region(id));
         Ok(RegionKeys { id: MrId(id), lkey, rkey })
@@ -148,7 +147,7 @@ impl Regions {
         self.by_rkey.insert(rkey.get() >> 8, Named::Region(mr.0));
         if let Some(region) = self.regions.get_mut(mr.0) {
             region.attr = attr;
-            (region.lkey, region.rkey) = (lkey, Some(rkey));
+            (region.lkey, region.rkey) = (lkey, rkey);
         }
         Ok(RegionKeys { id: mr, lkey, rkey })
     }
@@ -156,9 +155,7 @@ impl Regions {
     fn forget_keys(&mut self, mr: u32) {
         if let Some(region) = self.regions.get(mr) {
             self.by_lkey.remove(&region.lkey.get());
-            if let Some(rkey) = region.rkey {
-                self.by_rkey.remove(&(rkey.get() >> 8));
-            }
+            self.by_rkey.remove(&(region.rkey.get() >> 8));
         }
     }
 
@@ -265,7 +262,7 @@ impl Regions {
         Ok(Bound { mr, addr: bind.addr, length: bind.length, access: bind.access, qp })
     }
 
-    /// Kills a key on behalf of a queue pair: a bound type 2 window, or a region's remote key.
+    /// Kills a key on behalf of a queue pair: a bound type 2 window.
     pub(crate) fn invalidate(
         &mut self,
         pd: PdId,
@@ -282,14 +279,9 @@ impl Regions {
                 }
                 self.unbind(mw);
             }
-            Named::Region(mr) => {
-                let region = self.regions.get_mut(mr).ok_or(AccessFault)?;
-                if region.rkey != Some(key) || region.attr.pd != pd {
-                    return Err(AccessFault);
-                }
-                region.rkey = None;
-                self.by_rkey.remove(&(key.get() >> 8));
-            }
+            // An application's region lives until it is deregistered; only a kernel's fast-registered
+            // ones may be killed by a peer.
+            Named::Region(_) => return Err(AccessFault),
         }
         Ok(())
     }
@@ -324,7 +316,7 @@ impl Regions {
             Named::Region(mr) => {
                 let region = self.regions.get(mr).ok_or(AccessFault)?;
                 let attr = &region.attr;
-                if region.rkey != Some(rkey) || attr.pd != pd || !attr.access.contains(right) {
+                if region.rkey != rkey || attr.pd != pd || !attr.access.contains(right) {
                     return Err(AccessFault);
                 }
                 inside(attr, addr, length)

@@ -57,6 +57,16 @@ impl Scheduler {
         self.ready.iter().copied()
     }
 
+    /// Takes a queue pair out of the rotation.
+    pub(crate) fn remove(&mut self, qp: u32) {
+        self.ready.retain(|other| *other != qp);
+    }
+
+    /// Wake-ups in the heap, stale ones included.
+    pub(crate) fn wakes_len(&self) -> usize {
+        self.wakes.len()
+    }
+
     pub(crate) fn ready_len(&self) -> usize {
         self.ready.len()
     }

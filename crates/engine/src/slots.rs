@@ -56,10 +56,6 @@ impl<T> Slots<T> {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.items.iter().enumerate().filter_map(|(i, item)| Some((i as u32, item.as_ref()?)))
     }
-
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
-        self.items.iter_mut().enumerate().filter_map(|(i, item)| Some((i as u32, item.as_mut()?)))
-    }
 }
 
 /// A lookup table with a fixed hash. It is looked into, never iterated. Its keys are either drawn

@@ -22,6 +22,8 @@ struct Peer {
     window: u64,
     threshold: u64,
     in_flight: u64,
+    /// READ responses asked for and not arrived, in bytes of our own buffer.
+    reads: u64,
     /// Cost acknowledged since the peer was known, and the mark before which another loss belongs
     /// to the same event.
     acked: u64,
@@ -75,6 +77,7 @@ impl Windows {
             window: self.ceiling,
             threshold: self.ceiling,
             in_flight: 0,
+            reads: 0,
             acked: 0,
             cut_until: 0,
             waiting: Vec::new(),
@@ -161,8 +164,8 @@ impl Windows {
     /// READ response packets of `packet_cost` that may be asked for now: at least one if nothing is
     /// outstanding; otherwise `qp` is woken when there is room.
     pub(crate) fn read_room(&mut self, qp: u32, peer: u32, packet_cost: u64) -> u64 {
-        let share = self.peers.get(peer).map_or(self.read_ceiling, |p| p.window);
-        let room = self.read_ceiling.min(share).saturating_sub(self.reads) / packet_cost;
+        let own = self.peers.get(peer).map_or(0, |p| p.window.saturating_sub(p.reads));
+        let room = self.read_ceiling.saturating_sub(self.reads).min(own) / packet_cost;
         if room == 0 && self.reads == 0 {
             return 1;
         }
@@ -172,13 +175,19 @@ impl Windows {
         room
     }
 
-    pub(crate) fn reads_asked(&mut self, cost: u64) {
+    pub(crate) fn reads_asked(&mut self, peer: u32, cost: u64) {
         self.reads += cost;
+        if let Some(p) = self.peers.get_mut(peer) {
+            p.reads += cost;
+        }
     }
 
-    pub(crate) fn reads_done(&mut self, cost: u64) {
+    pub(crate) fn reads_done(&mut self, peer: u32, cost: u64) {
         if cost != 0 {
             self.reads -= cost.min(self.reads);
+            if let Some(p) = self.peers.get_mut(peer) {
+                p.reads -= cost.min(p.reads);
+            }
             self.woken.append(&mut self.read_waiting);
         }
     }

@@ -34,6 +34,10 @@ impl Requester {
                 Ok(())
             }
             (_, aeth) if operation.is_read_response() => {
+                if operation != Operation::ReadResponseOnly {
+                    // Only the answer to a probe stands alone within a READ.
+                    self.probe.not_alone();
+                }
                 self.read_response(q, sh, now, seq, packet.payload)?;
                 self.granted_behind(seq, aeth);
                 Ok(())
@@ -77,30 +81,17 @@ impl Requester {
                 if self.advance(q, sh, now, seq)? {
                     return self.implied_nak(q, sh, now);
                 }
-                self.spend_retry(q, sh)?;
+                if self.nxt == self.una {
+                    // A copy: nothing has been sent since the one that led here.
+                    return Ok(());
+                }
+                self.spend_retry(sh)?;
                 sh.windows.lost(q.peer, false);
                 self.go_back(q, sh, self.una);
                 self.restart_timer(q, sh, now);
                 Ok(())
             }
-            Syndrome::RnrNak(code) => {
-                sh.counters.rnr_nak_received += 1;
-                if self.advance(q, sh, now, seq)? {
-                    return self.implied_nak(q, sh, now);
-                }
-                if q.rnr_retry != 7 {
-                    if self.rnr_retries == 0 {
-                        sh.counters.rnr_nak_retry_err += 1;
-                        return Err(self.fatal(WcStatus::RnrRetryExcErr));
-                    }
-                    self.rnr_retries -= 1;
-                }
-                self.go_back(q, sh, self.una);
-                self.rnr = Some((now + wire::aeth::rnr_timer(code), seq));
-                self.ack_deadline = None;
-                self.probe.stop();
-                Ok(())
-            }
+            Syndrome::RnrNak(code) => self.not_ready(q, sh, now, seq, code),
             Syndrome::Nak(code) => {
                 if self.advance(q, sh, now, seq)? {
                     return self.implied_nak(q, sh, now);
@@ -114,6 +105,37 @@ impl Requester {
                 Err(self.fatal(WcStatus::BadRespErr))
             }
         }
+    }
+
+    /// An RNR NAK for `seq`: nothing from there on is sent before the time it names.
+    fn not_ready<M: HostMemory>(
+        &mut self,
+        q: &Facts,
+        sh: &mut Shared<M>,
+        now: Instant,
+        seq: u64,
+        code: u8,
+    ) -> Outcome {
+        sh.counters.rnr_nak_received += 1;
+        let behind_fetch = self.advance(q, sh, now, seq)?;
+        let copy = self.rnr.is_some_and(|(_, of)| of == seq) || self.nxt <= seq;
+        if !copy {
+            if q.rnr_retry != 7 {
+                if self.rnr_retries == 0 {
+                    sh.counters.rnr_nak_retry_err += 1;
+                    return Err(self.fatal(WcStatus::RnrRetryExcErr));
+                }
+                self.rnr_retries -= 1;
+            }
+            self.rnr = Some((now + wire::aeth::rnr_timer(code), seq));
+        }
+        if behind_fetch {
+            return self.implied_nak(q, sh, now);
+        }
+        if !copy {
+            self.go_back(q, sh, self.una);
+        }
+        Ok(())
     }
 
     /// A response that acknowledged something came with this credit code.
@@ -169,10 +191,9 @@ impl Requester {
         self.forget_reads();
         self.retries = q.retry_cnt;
         self.rnr_retries = q.rnr_retry;
-        self.rnr = None;
+        self.rnr = self.rnr.filter(|&(_, of)| of >= to);
         self.implied_for = None;
         self.flight.acknowledged(&mut sh.windows, q.peer, to);
-        self.restart_timer(q, sh, now);
         self.retire(q, sh, now)?;
         if self.nxt < to {
             self.go_back(q, sh, to);
@@ -180,6 +201,7 @@ impl Requester {
             sh.windows.lost(q.peer, false);
             self.go_back(q, sh, to);
         }
+        self.restart_timer(q, sh, now);
         Ok(())
     }
 
@@ -194,7 +216,7 @@ impl Requester {
             return Ok(());
         }
         sh.counters.implied_nak_seq_err += 1;
-        self.spend_retry(q, sh)?;
+        self.spend_retry(sh)?;
         self.implied_for = Some(self.una);
         sh.windows.lost(q.peer, false);
         self.go_back(q, sh, self.una);
@@ -252,7 +274,7 @@ impl Requester {
     }
 
     /// Costs one of the retries that progress restores.
-    fn spend_retry<M>(&mut self, _q: &Facts, sh: &mut Shared<M>) -> Outcome {
+    fn spend_retry<M>(&mut self, sh: &mut Shared<M>) -> Outcome {
         if self.retries == 0 {
             sh.counters.transport_retry_exceeded += 1;
             return Err(self.fatal(WcStatus::RetryExcErr));
@@ -280,7 +302,9 @@ impl Requester {
             self.rnr = None;
             self.restart_timer(q, sh, now);
         }
-        if self.rnr.is_none() && !self.flight.is_empty() {
+        if self.flight.is_empty() {
+            self.probe.stop();
+        } else if self.rnr.is_none() {
             self.probe.timeout(sh.probe, now);
         }
         if !self.ack_deadline.is_some_and(|at| at.is_due(now)) {
@@ -293,7 +317,7 @@ impl Requester {
             return Ok(());
         }
         sh.counters.local_ack_timeout_err += 1;
-        self.spend_retry(q, sh)?;
+        self.spend_retry(sh)?;
         self.implied_for = None;
         sh.windows.lost(q.peer, true);
         self.go_back(q, sh, self.una);

@@ -32,8 +32,6 @@ pub(crate) struct Facts {
     pub(crate) mtu: u32,
     pub(crate) dest_qp: Qpn,
     pub(crate) qkey: wire::QKey,
-    /// Packets between two that ask for an acknowledgement.
-    pub(crate) ack_every: u64,
     pub(crate) path: Option<Path>,
     pub(crate) peer: u32,
     pub(crate) timeout: Option<Span>,

@@ -60,7 +60,7 @@ impl InFlight {
         (sent_cost, read_cost): (u64, u64),
     ) {
         w.sent(peer, sent_cost);
-        w.reads_asked(read_cost);
+        w.reads_asked(peer, read_cost);
         self.fetches += 1;
         let (start, end) = (range.start, range.end);
         self.flights.push_back(Flight { start, end, sent_cost, read_cost, fetch: true });
@@ -71,7 +71,7 @@ impl InFlight {
         while let Some(front) = self.flights.front_mut() {
             if front.end <= una {
                 w.acked(peer, front.sent_cost);
-                w.reads_done(front.read_cost);
+                w.reads_done(peer, front.read_cost);
                 self.fetches -= u32::from(front.fetch);
                 self.flights.pop_front();
                 continue;
@@ -84,7 +84,7 @@ impl InFlight {
                 front.sent_cost -= sent;
                 front.read_cost -= read;
                 w.acked(peer, sent);
-                w.reads_done(read);
+                w.reads_done(peer, read);
             }
             break;
         }
@@ -95,7 +95,7 @@ impl InFlight {
         while let Some(back) = self.flights.back_mut() {
             if back.start >= seq {
                 w.released(peer, back.sent_cost);
-                w.reads_done(back.read_cost);
+                w.reads_done(peer, back.read_cost);
                 self.fetches -= u32::from(back.fetch);
                 self.flights.pop_back();
                 continue;
@@ -108,7 +108,7 @@ impl InFlight {
                 back.sent_cost -= sent;
                 back.read_cost -= read;
                 w.released(peer, sent);
-                w.reads_done(read);
+                w.reads_done(peer, read);
             }
             break;
         }

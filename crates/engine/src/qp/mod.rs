@@ -4,6 +4,7 @@
 pub(crate) mod acks;
 pub(crate) mod build;
 pub(crate) mod datagram;
+pub(crate) mod draft;
 pub(crate) mod facts;
 pub(crate) mod inflight;
 pub(crate) mod modify;
@@ -42,6 +43,8 @@ pub(crate) struct QueuePair {
     pub(crate) ready: bool,
     /// Its wake-up in the scheduler's heap, if one stands there.
     pub(crate) wake: Option<Instant>,
+    /// Another one there, later.
+    pub(crate) wake_later: Option<Instant>,
     /// It has a place in the peer windows.
     pub(crate) joined: bool,
     /// Pacing: no train leaves before this.
@@ -53,6 +56,8 @@ pub(crate) struct QueuePair {
     pub(crate) notify_drained: bool,
     /// Unreliable services: sent, and to be completed once the driver has taken the train.
     pub(crate) unsettled: bool,
+    /// An acknowledgement found no room in the last train.
+    passed_over: bool,
 }
 
 /// Where packets to an address go; `None` if the GID index names no entry.
@@ -187,7 +192,15 @@ impl QueuePair {
         }
         let mut b = Builder::new(train, limits);
         let credits = self.credits(sh);
-        if self.facts.state != QpState::Err
+        let msn = self.responder.msn;
+        if self.passed_over && self.responder.owed.tail_is_due(now) {
+            // It has waited long enough behind the queue pair's own packets.
+            self.responder.owed.emit_tail(&self.facts, sh, (credits, msn), &mut b);
+            self.passed_over = false;
+            sh.counters.tx_packets += 1;
+            return true;
+        }
+        if (self.facts.state != QpState::Err || self.responder.owed.is_finishing())
             && self.responder.owed.emit_replies(&self.facts, sh, credits, &mut b).is_err()
         {
             self.responder.owed.revoke();
@@ -202,11 +215,11 @@ impl QueuePair {
             let unreliable = self.facts.kind != QpType::Rc && !b.is_empty();
             self.unsettled |= unreliable || self.requester.front_is_done();
         }
-        let msn = self.responder.msn;
         let owed = &mut self.responder.owed;
         if owed.has_tail() && (!b.is_empty() || owed.tail_is_due(now)) {
             owed.emit_tail(&self.facts, sh, (credits, msn), &mut b);
         }
+        self.passed_over = owed.has_tail() && !b.is_empty();
         let sent = b.packets() as u64;
         sh.counters.tx_packets += sent;
         sent > 0

@@ -7,11 +7,10 @@ use crate::error::{Error, Result};
 use crate::limits;
 use crate::memory::HostMemory;
 use crate::qp::facts::{Facts, Shared};
-use crate::qp::requester::{Requester, ack_every, ack_timeout};
+use crate::qp::requester::{Requester, ack_timeout};
 use crate::qp::responder::Responder;
 use crate::qp::{QueuePair, path_of, state};
 use crate::srq::RecvQueue;
-use crate::window;
 use crate::work::{Access, AddressVector};
 
 impl QueuePair {
@@ -28,12 +27,14 @@ impl QueuePair {
             recv: RecvQueue::new(recv_wr, cap.max_recv_sge),
             ready: false,
             wake: None,
+            wake_later: None,
             joined: false,
             not_before: None,
             communicated: false,
             expects_peer: false,
             notify_drained: false,
             unsettled: false,
+            passed_over: false,
         }
     }
 
@@ -105,13 +106,18 @@ impl QueuePair {
     ) {
         let mut facts = facts_of(self.facts.index, self.facts.qpn, &self.init, &self.attr);
         (facts.peer, facts.path) = (self.facts.peer, self.facts.path);
-        facts.ack_every = self.facts.ack_every;
         self.facts = facts;
         self.set_state(to);
         let connected = matches!(facts.kind, QpType::Rc | QpType::Uc);
         let reaches_peer = !matches!(to, QpState::Reset | QpState::Init);
         if connected && reaches_peer && moved {
             self.join_peer(sh);
+            if self.requester.nxt > self.requester.una {
+                // What is under way went by the old path.
+                let (q, una) = (self.facts, self.requester.una);
+                self.requester.go_back(&q, sh, una);
+                self.requester.restart_timer(&q, sh, now);
+            }
         }
         match (from, to) {
             (QpState::Init, QpState::Rtr) => self.responder.start_at(self.attr.rq_psn),
@@ -145,7 +151,6 @@ impl QueuePair {
         let q = &mut self.facts;
         q.peer = peer;
         self.joined = true;
-        q.ack_every = ack_every(sh.windows.packets(peer, window::cost(q.mtu as usize + 32)));
     }
 
     pub(crate) fn leave_peer<M>(&mut self, sh: &mut Shared<M>) {
@@ -164,8 +169,8 @@ impl QueuePair {
             }
         }
         let fresh = Self::new(self.facts.index, self.facts.qpn, &self.init, port_mtu);
-        let (ready, wake) = (self.ready, self.wake);
-        *self = Self { ready, wake, ..fresh };
+        let (ready, wake, wake_later) = (self.ready, self.wake, self.wake_later);
+        *self = Self { ready, wake, wake_later, ..fresh };
     }
 }
 
@@ -300,7 +305,6 @@ fn facts_of(index: u32, qpn: wire::Qpn, init: &QpInit, attr: &QpAttr) -> Facts {
         mtu: attr.path_mtu.bytes(),
         dest_qp: attr.dest_qp,
         qkey: attr.qkey,
-        ack_every: 1,
         path: None,
         peer: u32::MAX,
         timeout: ack_timeout(attr.timeout),

@@ -84,6 +84,11 @@ impl Probe {
         }
     }
 
+    /// What comes is no answer to a probe.
+    pub(crate) fn not_alone(&mut self) {
+        self.of = None;
+    }
+
     /// Whether the answer to the last probe acknowledges just that packet: then what followed it is
     /// lost.
     pub(crate) fn answered(&mut self, from: u64, to: u64) -> bool {
@@ -153,6 +158,9 @@ impl Requester {
         draft.bth.ack_request = true;
         b.push(&path, &draft);
         self.probe.of = Some(self.una);
+        if next.operation == Operation::ReadRequest {
+            self.remember_read(self.una + 1);
+        }
         self.probe.forget_sample();
         sh.counters.retransmitted_packets += 1;
         sh.counters.tx_probes += 1;

@@ -33,6 +33,18 @@ impl Reply {
         Self { start, end: start + packets, next: start, msn, what: What::Read(reth), again: false }
     }
 
+    /// What of a READ's answer begins at `from`.
+    fn rest(&self, from: u64, mtu: u32) -> Option<Self> {
+        let What::Read(mut reth) = self.what else { return None };
+        if from >= self.end || from < self.start {
+            return None;
+        }
+        let done = (from - self.start) as u32 * mtu;
+        reth.va += u64::from(done);
+        reth.length -= done;
+        Some(Self { start: from, next: from, what: What::Read(reth), ..*self })
+    }
+
     pub(crate) fn atomic(start: u64, value: u64, msn: Msn) -> Self {
         Self { start, end: start + 1, next: start, msn, what: What::Atomic(value), again: false }
     }
@@ -54,6 +66,8 @@ pub(crate) struct Owed {
     replies: VecDeque<Reply>,
     tail: Option<Tail>,
     ride: Ride,
+    /// The queue pair has failed, but these answers were owed before the request that failed it.
+    finishing: bool,
 }
 
 /// Whether acknowledgements of this queue pair tend to find company: after one that waited in vain
@@ -103,12 +117,18 @@ impl Owed {
     }
 
     /// Owes an answer again: in the place of the one it repeats, or before those that follow it.
-    pub(crate) fn reply_again(&mut self, reply: Reply, depth: u8) {
-        let covers = |r: &&mut Reply| r.start <= reply.start && reply.start < r.end;
-        if let Some(same) = self.replies.iter_mut().find(covers) {
-            // What has not been sent yet will be.
-            if same.next > reply.start {
-                *same = Reply { again: same.again, ..reply };
+    pub(crate) fn reply_again(&mut self, reply: Reply, mtu: u32, depth: u8) {
+        let covers = |r: &Reply| r.start <= reply.start && reply.start < r.end;
+        if let Some(at) = self.replies.iter().position(covers) {
+            let Some(same) = self.replies.get_mut(at) else { return };
+            // What has not been sent yet will be, unless more is asked for.
+            if same.next <= reply.start && reply.end <= same.end {
+                return;
+            }
+            let rest = same.rest(same.next.max(reply.end), mtu);
+            *same = Reply { again: same.again, ..reply };
+            if let Some(rest) = rest {
+                self.replies.insert(at + 1, rest);
             }
             return;
         }
@@ -121,8 +141,26 @@ impl Owed {
 
     /// The queue pair has failed: only the last acknowledgement or NAK still leaves.
     pub(crate) fn close(&mut self) {
-        self.replies.clear();
+        if !self.finishing {
+            self.replies.clear();
+        }
         self.hasten();
+    }
+
+    /// The queue pair ends: only the last acknowledgement or NAK still leaves.
+    pub(crate) fn abandon(&mut self) {
+        self.finishing = false;
+        self.close();
+    }
+
+    /// A request has been refused: what is owed to those before it leaves before the NAK.
+    pub(crate) fn finish(&mut self) {
+        self.finishing = true;
+    }
+
+    /// Whether answers leave although the queue pair has failed.
+    pub(crate) fn is_finishing(&self) -> bool {
+        self.finishing
     }
 
     /// Nothing waits for company any more.
@@ -148,6 +186,7 @@ impl Owed {
     ) -> Result<(), ()> {
         let Some(path) = q.path else { return Ok(()) };
         while let Some(reply) = self.replies.front_mut() {
+            let again = reply.again;
             let (operation, offset, length) = shape(reply, q.mtu);
             if !b.fits(&path, wire_len(q.service(), operation, length)) {
                 return Ok(());
@@ -166,11 +205,17 @@ impl Owed {
                     if length > 0 {
                         let va = reth.va + u64::from(offset);
                         let right = Access::REMOTE_READ;
-                        let addr = sh
-                            .regions
-                            .remote(reth.rkey, (q.pd, q.qpn), va, u64::from(length), right)
-                            .map_err(|_| ())?;
-                        pieces.push(Fragment::Memory { addr, length });
+                        let found =
+                            sh.regions.remote(reth.rkey, (q.pd, q.qpn), va, length.into(), right);
+                        match found {
+                            Ok(addr) => pieces.push(Fragment::Memory { addr, length }),
+                            // Its requester has had the answer, or has lost its right to it.
+                            Err(_) if again => {
+                                self.replies.pop_front();
+                                continue;
+                            }
+                            Err(_) => return Err(()),
+                        }
                     }
                 }
             }
@@ -188,6 +233,10 @@ impl Owed {
     pub(crate) fn revoke(&mut self) {
         let seq = self.replies.front().map_or(0, |r| r.next);
         self.replies.clear();
+        if std::mem::take(&mut self.finishing) {
+            // The NAK of a later request is owed already.
+            return;
+        }
         self.nak(seq, Syndrome::Nak(NakCode::RemoteAccessError));
     }
 

@@ -1,23 +1,19 @@
 //! The requester: send queue to packets. What comes back is handled in `acks`. It never calls the
 //! responder. Retransmission is moving `nxt` back; no packet is kept.
 
-use wire::{AtomicEth, Deth, Extensions, Instant, Operation, PKey, Path, Reth, Span};
+use wire::{Instant, Operation, Span};
 
 use crate::attr::{QpCap, QpState, QpType};
 use crate::limits;
 use crate::memory::HostMemory;
 use crate::qp::build::Builder;
-use crate::qp::facts::{Draft, Facts, Shared, wire_len};
+use crate::qp::facts::{Facts, Shared, wire_len};
 use crate::qp::inflight::InFlight;
 use crate::qp::probe::Probe;
 use crate::qp::send_queue::{SendQueue, Wqe, operation};
 use crate::regions::AccessFault;
-use crate::train::Fragment;
 use crate::window;
-use crate::work::{Completion, Remote, SendOp, WcStatus};
-
-/// Most packets between two that ask for an acknowledgement.
-const ACK_REQUEST_EVERY: u64 = 64;
+use crate::work::{Completion, SendOp, WcStatus};
 
 /// The requester of a queue pair. Sequences are PSNs expanded to 64 bits.
 #[derive(Debug)]
@@ -44,11 +40,11 @@ pub(crate) struct Requester {
     pub(crate) acked_messages: u64,
     /// End-to-end credits: the last message that may go.
     pub(crate) credit_limit: Option<u64>,
-    since_ack_request: u64,
+    pub(crate) since_ack_request: u64,
     /// It has waited for the window long enough for one packet.
     pub(crate) patient: bool,
-    /// Ends of the READ requests asked for, in order: a repetition must not reach across one of
-    /// them, for it must lie within one that the peer has executed.
+    /// Ends of the READ requests asked for, in order: a repetition must not reach across one of them,
+    /// for it must lie within one that the peer has executed.
     read_ends: std::collections::VecDeque<u64>,
     /// Finish messages begun, begin no other (SQD).
     pub(crate) draining: bool,
@@ -159,7 +155,7 @@ impl Requester {
     /// Finds the next request packet, executing local operations on the way. `None` if there is
     /// nothing to send, or something must come first; whatever ends the wait wakes the queue pair.
     fn peek<M: HostMemory>(&mut self, q: &Facts, sh: &mut Shared<M>, now: Instant) -> Option<Next> {
-        if self.rnr.is_some_and(|(until, _)| !until.is_due(now)) {
+        if self.rnr.is_some_and(|(until, of)| !until.is_due(now) && self.nxt >= of) {
             return None;
         }
         loop {
@@ -206,6 +202,10 @@ impl Requester {
         }
         // A READ is checked against its own buffer before it is asked for.
         if wqe.is_fetch() {
+            if q.max_rd_atomic == 0 {
+                self.set_failed(WcStatus::LocQpOpErr);
+                return false;
+            }
             let mut sges = self.queue.sges(wqe).iter().filter(|s| s.length > 0);
             let usable = sges
                 .all(|s| sh.regions.local(s.lkey, q.pd, s.addr, u64::from(s.length), true).is_ok());
@@ -270,12 +270,19 @@ impl Requester {
                 if self.flight.fetches() >= u32::from(q.max_rd_atomic) {
                     return None;
                 }
+                let patient = self.patient;
                 if !self.window_admits(q, sh, now, wire_len(q.service(), Operation::ReadRequest, 0))
                 {
                     return None;
                 }
                 let packet = window::cost(q.mtu as usize + 20);
-                let room = sh.windows.read_room(q.index, q.peer, packet);
+                let mut room = sh.windows.read_room(q.index, q.peer, packet);
+                if room == 0 && self.flight.is_empty() {
+                    // Others hold our own buffer: as with the peer's window, not for ever.
+                    self.be_patient(now);
+                    room = u64::from(patient);
+                    self.patient = false;
+                }
                 let until = self.read_ends.iter().find(|&&end| end > self.nxt);
                 let left = (*until.unwrap_or(&wqe.end) - self.nxt).min(room) as u32;
                 if left == 0 {
@@ -316,9 +323,9 @@ impl Requester {
         }
     }
 
-    /// Whether the peer's window has room. Where it has none, one packet that asks for an answer
-    /// goes beyond it behind packets that did not ask, and one after a patient wait with nothing in
-    /// flight: other queue pairs may hold the window for long.
+    /// Whether the peer's window has room. Where it has none, one packet that asks for an answer goes
+    /// beyond it behind packets that did not ask, and one after a patient wait with nothing in flight:
+    /// other queue pairs may hold the window for long.
     fn window_admits<M>(
         &mut self,
         q: &Facts,
@@ -332,105 +339,15 @@ impl Requester {
         if !self.flight.is_empty() {
             return self.since_ack_request > 0;
         }
-        if self.ack_deadline.is_none() {
-            self.ack_deadline = Some(now + limits::WINDOW_PATIENCE);
-        }
+        self.be_patient(now);
         std::mem::take(&mut self.patient)
     }
 
-    /// Collects the pieces of a packet's payload.
-    pub(crate) fn gather<M>(
-        &self,
-        q: &Facts,
-        sh: &Shared<M>,
-        wqe: &Wqe,
-        offset: u32,
-        length: u32,
-        b: &mut Builder<'_>,
-    ) -> Result<(), AccessFault> {
-        let (fragments, inline) = b.pieces();
-        if wqe.inline {
-            let start = inline.len() as u32;
-            let bytes = self.queue.inline(wqe);
-            let range = offset as usize..(offset + length) as usize;
-            inline.extend_from_slice(bytes.get(range).ok_or(AccessFault)?);
-            fragments.push(Fragment::Inline { start, length });
-            return Ok(());
+    /// With nothing in flight: after this time one packet goes beyond what has room.
+    fn be_patient(&mut self, now: Instant) {
+        if self.ack_deadline.is_none() {
+            self.ack_deadline = Some(now + limits::WINDOW_PATIENCE);
         }
-        let (mut skip, mut left) = (offset, length);
-        for sge in self.queue.sges(wqe) {
-            if skip >= sge.length {
-                skip -= sge.length;
-                continue;
-            }
-            let take = (sge.length - skip).min(left);
-            let at = sge.addr.checked_add(u64::from(skip)).ok_or(AccessFault)?;
-            let addr = sh.regions.local(sge.lkey, q.pd, at, u64::from(take), false)?;
-            fragments.push(Fragment::Memory { addr, length: take });
-            (skip, left) = (0, left - take);
-            if left == 0 {
-                break;
-            }
-        }
-        if left == 0 { Ok(()) } else { Err(AccessFault) }
-    }
-
-    /// Whether the packet asks for an acknowledgement: at the end of a message, at intervals, and
-    /// when the peer's window, which may have shrunk, has no room for another one.
-    fn asks<M>(&self, q: &Facts, sh: &Shared<M>, next: &Next) -> bool {
-        next.last
-            || self.since_ack_request + 1 >= q.ack_every
-            || sh.windows.is_last(q.peer, window::cost(q.mtu as usize + 32))
-    }
-
-    /// The headers of the packet at `nxt`.
-    pub(crate) fn draft<M>(&self, q: &Facts, sh: &Shared<M>, wqe: &Wqe, next: &Next) -> Draft {
-        let mut bth = q.bth(next.operation, self.nxt);
-        let mut ext = Extensions::default();
-        let place = |remote: &Remote, length: u32| Reth {
-            va: remote.addr.wrapping_add(u64::from(next.offset)),
-            rkey: remote.rkey,
-            length,
-        };
-        match &wqe.op {
-            SendOp::Write(remote) | SendOp::WriteImm(remote, _) if next.offset == 0 => {
-                ext.reth = Some(place(remote, wqe.length));
-            }
-            SendOp::Read(remote) => ext.reth = Some(place(remote, next.asked.1)),
-            SendOp::CompareSwap { remote, compare, swap } => {
-                ext.atomic = Some(AtomicEth {
-                    va: remote.addr,
-                    rkey: remote.rkey,
-                    swap_add: *swap,
-                    compare: *compare,
-                });
-            }
-            SendOp::FetchAdd { remote, add } => {
-                ext.atomic = Some(AtomicEth {
-                    va: remote.addr,
-                    rkey: remote.rkey,
-                    swap_add: *add,
-                    compare: 0,
-                });
-            }
-            _ => {}
-        }
-        if next.last {
-            match wqe.op {
-                SendOp::SendImm(imm) | SendOp::WriteImm(_, imm) => ext.imm = Some(imm),
-                SendOp::SendInvalidate(key) => ext.invalidate = Some(key),
-                _ => {}
-            }
-            bth.solicited = wqe.solicited && wqe.consumes_receive();
-        }
-        if let Some(d) = wqe.datagram {
-            let qkey = if d.qkey.get() >> 31 != 0 { q.qkey } else { d.qkey };
-            ext.deth = Some(Deth { qkey, source_qp: q.qpn });
-            bth.dest_qp = d.dest_qp;
-        }
-        bth.pkey = PKey::DEFAULT;
-        bth.ack_request = q.kind == QpType::Rc && self.asks(q, sh, next);
-        Draft { bth, ext, length: next.length }
     }
 
     /// The packet has been put into the train.
@@ -476,30 +393,21 @@ impl Requester {
         self.max = self.max.max(end);
     }
 
-    /// Where a request's packets go.
-    fn path<M>(&self, q: &Facts, sh: &Shared<M>, wqe: &Wqe) -> Option<Path> {
-        match &wqe.datagram {
-            None => q.path,
-            Some(d) => {
-                let mut path = crate::qp::path_of(&sh.gids, &d.av)?;
-                path.source_port = wire::flow::datagram_source_port(q.qpn);
-                Some(path)
-            }
-        }
-    }
-
     /// Moves back to `seq`, an unacknowledged sequence.
     pub(crate) fn go_back<M>(&mut self, q: &Facts, sh: &mut Shared<M>, seq: u64) {
         self.flight.recalled(&mut sh.windows, q.peer, seq);
         self.nxt = seq;
+        if self.flight.is_empty() {
+            self.ack_deadline = None;
+            self.probe.stop();
+        }
         self.probe.forget_sample();
         self.since_ack_request = 0;
         self.cursor = self.queue.wqes.partition_point(|w| w.started && w.end <= seq);
     }
 
-    /// Notes the end of a READ request, of a repetition too: it may be the first that the peer
-    /// sees.
-    fn remember_read(&mut self, end: u64) {
+    /// Notes the end of a READ request, of a repetition too: it may be the first that the peer sees.
+    pub(crate) fn remember_read(&mut self, end: u64) {
         let at = self.read_ends.partition_point(|&other| other < end);
         if self.read_ends.get(at) != Some(&end) {
             self.read_ends.insert(at, end);
@@ -578,12 +486,6 @@ impl Requester {
         self.ack_deadline = if waits { q.timeout.map(|t| now + t) } else { None };
         self.probe.restart(sh.probe.filter(|_| waits), q, now);
     }
-}
-
-/// How many packets may go between two that ask for an acknowledgement, when the window holds
-/// `packets`: often enough that the window never stalls.
-pub(crate) fn ack_every(packets: u64) -> u64 {
-    (packets / 4).clamp(1, ACK_REQUEST_EVERY)
 }
 
 /// The ACK timeout of a code.

@@ -142,6 +142,7 @@ impl Responder {
             Fault::Invalid | Fault::TooLong | Fault::NotReady => NakCode::InvalidRequest,
         };
         self.owed.nak(self.expected, Syndrome::Nak(code));
+        self.owed.finish();
         match fault {
             Fault::Access => sh.counters.resp_remote_access_errors += 1,
             Fault::TooLong => sh.counters.resp_local_length_error += 1,
@@ -428,7 +429,7 @@ impl Responder {
             let stored = self.replay.iter().find(|r| r.start == seq).and_then(|r| r.value);
             if let Some(value) = stored {
                 let reply = Reply::atomic(seq, value, self.msn);
-                self.owed.reply_again(reply, q.max_dest_rd_atomic);
+                self.owed.reply_again(reply, q.mtu, q.max_dest_rd_atomic);
             }
         } else {
             // Also after a NAK, which may have been lost.
@@ -462,7 +463,7 @@ impl Responder {
                 .is_ok();
         if known && allowed {
             let reply = Reply::read(seq, packets, reth, self.msn);
-            self.owed.reply_again(reply, q.max_dest_rd_atomic);
+            self.owed.reply_again(reply, q.mtu, q.max_dest_rd_atomic);
         }
     }
 

@@ -1,0 +1,133 @@
+//! A request packet in the making: its headers, the pieces of its payload, where it goes. What the next
+//! packet is, and whether it may go, is not decided here.
+
+use wire::{AtomicEth, Deth, Extensions, PKey, Path, Reth};
+
+use crate::attr::QpType;
+use crate::qp::build::Builder;
+use crate::qp::facts::{Draft, Facts, Shared};
+use crate::qp::requester::{Next, Requester};
+use crate::qp::send_queue::Wqe;
+use crate::regions::AccessFault;
+use crate::train::Fragment;
+use crate::window;
+use crate::work::{Remote, SendOp};
+
+/// Most packets between two that ask for an acknowledgement.
+const ACK_REQUEST_EVERY: u64 = 64;
+
+impl Requester {
+    /// Collects the pieces of a packet's payload.
+    pub(crate) fn gather<M>(
+        &self,
+        q: &Facts,
+        sh: &Shared<M>,
+        wqe: &Wqe,
+        offset: u32,
+        length: u32,
+        b: &mut Builder<'_>,
+    ) -> Result<(), AccessFault> {
+        let (fragments, inline) = b.pieces();
+        if wqe.inline {
+            let start = inline.len() as u32;
+            let bytes = self.queue.inline(wqe);
+            let range = offset as usize..(offset + length) as usize;
+            inline.extend_from_slice(bytes.get(range).ok_or(AccessFault)?);
+            fragments.push(Fragment::Inline { start, length });
+            return Ok(());
+        }
+        let (mut skip, mut left) = (offset, length);
+        for sge in self.queue.sges(wqe) {
+            if skip >= sge.length {
+                skip -= sge.length;
+                continue;
+            }
+            let take = (sge.length - skip).min(left);
+            let at = sge.addr.checked_add(u64::from(skip)).ok_or(AccessFault)?;
+            let addr = sh.regions.local(sge.lkey, q.pd, at, u64::from(take), false)?;
+            fragments.push(Fragment::Memory { addr, length: take });
+            (skip, left) = (0, left - take);
+            if left == 0 {
+                break;
+            }
+        }
+        if left == 0 { Ok(()) } else { Err(AccessFault) }
+    }
+
+    /// Whether the packet asks for an acknowledgement: at the end of a message, at intervals, and
+    /// when the peer's window, which may have shrunk, has no room for another one.
+    pub(crate) fn asks<M>(&self, q: &Facts, sh: &Shared<M>, next: &Next) -> bool {
+        let full = window::cost(q.mtu as usize + 32);
+        next.last
+            || self.since_ack_request + 1 >= ack_every(sh.windows.packets(q.peer, full))
+            || sh.windows.is_last(q.peer, full)
+    }
+
+    /// The headers of the packet at `nxt`.
+    pub(crate) fn draft<M>(&self, q: &Facts, sh: &Shared<M>, wqe: &Wqe, next: &Next) -> Draft {
+        let mut bth = q.bth(next.operation, self.nxt);
+        let mut ext = Extensions::default();
+        let place = |remote: &Remote, length: u32| Reth {
+            va: remote.addr.wrapping_add(u64::from(next.offset)),
+            rkey: remote.rkey,
+            length,
+        };
+        match &wqe.op {
+            SendOp::Write(remote) | SendOp::WriteImm(remote, _) if next.offset == 0 => {
+                ext.reth = Some(place(remote, wqe.length));
+            }
+            SendOp::Read(remote) => ext.reth = Some(place(remote, next.asked.1)),
+            SendOp::CompareSwap { remote, compare, swap } => {
+                ext.atomic = Some(AtomicEth {
+                    va: remote.addr,
+                    rkey: remote.rkey,
+                    swap_add: *swap,
+                    compare: *compare,
+                });
+            }
+            SendOp::FetchAdd { remote, add } => {
+                ext.atomic = Some(AtomicEth {
+                    va: remote.addr,
+                    rkey: remote.rkey,
+                    swap_add: *add,
+                    compare: 0,
+                });
+            }
+            _ => {}
+        }
+        if next.last {
+            match wqe.op {
+                SendOp::SendImm(imm) | SendOp::WriteImm(_, imm) => ext.imm = Some(imm),
+                SendOp::SendInvalidate(key) => ext.invalidate = Some(key),
+                _ => {}
+            }
+            bth.solicited = wqe.solicited && wqe.consumes_receive();
+        }
+        if let Some(d) = wqe.datagram {
+            let qkey = if d.qkey.get() >> 31 != 0 { q.qkey } else { d.qkey };
+            ext.deth = Some(Deth { qkey, source_qp: q.qpn });
+            bth.dest_qp = d.dest_qp;
+        }
+        bth.pkey = PKey::DEFAULT;
+        bth.ack_request = q.kind == QpType::Rc && self.asks(q, sh, next);
+        Draft { bth, ext, length: next.length }
+    }
+
+    /// Where a request's packets go.
+    pub(crate) fn path<M>(&self, q: &Facts, sh: &Shared<M>, wqe: &Wqe) -> Option<Path> {
+        match &wqe.datagram {
+            None => q.path,
+            Some(d) => {
+                let mut path = crate::qp::path_of(&sh.gids, &d.av)?;
+                path.source_port = wire::flow::datagram_source_port(q.qpn);
+                Some(path)
+            }
+        }
+    }
+}
+
+/// How many packets may go between two that ask for an acknowledgement, when the window holds
+/// `packets`: often enough that the window never stalls.
+fn ack_every(packets: u64) -> u64 {
+    (packets / 4).clamp(1, ACK_REQUEST_EVERY)
+}
