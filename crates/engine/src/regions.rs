@@ -279,8 +279,8 @@ impl Regions {
                 }
                 self.unbind(mw);
             }
-            // An application's region lives until it is deregistered; only a kernel's fast-registered
-            // ones may be killed by a peer.
+            // An application's region lives until it is deregistered; only a kernel's
+            // fast-registered ones may be killed by a peer.
             Named::Region(_) => return Err(AccessFault),
         }
         Ok(())

@@ -1,5 +1,5 @@
-//! A request packet in the making: its headers, the pieces of its payload, where it goes. What the next
-//! packet is, and whether it may go, is not decided here.
+//! A request packet in the making: its headers, the pieces of its payload, where it goes. What the
+//! next packet is, and whether it may go, is not decided here.
 
 use wire::{AtomicEth, Deth, Extensions, PKey, Path, Reth};
 

@@ -43,8 +43,8 @@ pub(crate) struct Requester {
     pub(crate) since_ack_request: u64,
     /// It has waited for the window long enough for one packet.
     pub(crate) patient: bool,
-    /// Ends of the READ requests asked for, in order: a repetition must not reach across one of them,
-    /// for it must lie within one that the peer has executed.
+    /// Ends of the READ requests asked for, in order: a repetition must not reach across one of
+    /// them, for it must lie within one that the peer has executed.
     read_ends: std::collections::VecDeque<u64>,
     /// Finish messages begun, begin no other (SQD).
     pub(crate) draining: bool,
@@ -323,9 +323,9 @@ impl Requester {
         }
     }
 
-    /// Whether the peer's window has room. Where it has none, one packet that asks for an answer goes
-    /// beyond it behind packets that did not ask, and one after a patient wait with nothing in flight:
-    /// other queue pairs may hold the window for long.
+    /// Whether the peer's window has room. Where it has none, one packet that asks for an answer
+    /// goes beyond it behind packets that did not ask, and one after a patient wait with nothing in
+    /// flight: other queue pairs may hold the window for long.
     fn window_admits<M>(
         &mut self,
         q: &Facts,
@@ -406,7 +406,8 @@ impl Requester {
         self.cursor = self.queue.wqes.partition_point(|w| w.started && w.end <= seq);
     }
 
-    /// Notes the end of a READ request, of a repetition too: it may be the first that the peer sees.
+    /// Notes the end of a READ request, of a repetition too: it may be the first that the peer
+    /// sees.
     pub(crate) fn remember_read(&mut self, end: u64) {
         let at = self.read_ends.partition_point(|&other| other < end);
         if self.read_ends.get(at) != Some(&end) {

@@ -3,6 +3,9 @@
 //! `CROCEVIA_SEED=17 cargo test -p crocevia-engine --test seeds -- --nocapture`; more of them:
 //! `CROCEVIA_SEEDS=100000`.
 
+// The engine is kept from threads and the environment, not its tests.
+#![allow(clippy::disallowed_methods)]
+
 #[path = "../pair/mod.rs"]
 mod pair;
 
