@@ -157,6 +157,9 @@ impl<M: HostMemory> Device<M> {
         }
         if packet.bth.dest_qp == Qpn::MULTICAST {
             let members = self.groups.get(&packet.path.destination).cloned().unwrap_or_default();
+            if members.is_empty() {
+                self.shared.counters.rx_unknown_qp += 1;
+            }
             for qp in members {
                 self.deliver(now, qp, packet);
             }

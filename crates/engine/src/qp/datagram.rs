@@ -1,7 +1,7 @@
 //! Reception of datagrams: the 40-byte GRH area, no acknowledgement, no retry (transport rules, "UC
 //! and UD").
 
-use wire::{Instant, Packet};
+use wire::{Encapsulation, Instant, Packet};
 
 use crate::memory::{HostMemory, Payload};
 use crate::qp::acks::scatter;
@@ -12,6 +12,16 @@ use crate::work::{Completion, WcData, WcOpcode, WcStatus};
 
 /// Bytes before a datagram in its receive buffer.
 pub(crate) const GRH_AREA: usize = 40;
+
+/// Bytes behind the IP header or GRH, through the ICRC.
+fn ip_payload(packet: &Packet<Payload<'_>>) -> u16 {
+    let udp = match packet.path.encapsulation {
+        Encapsulation::RoceV2 => 8,
+        Encapsulation::RoceV1 | Encapsulation::Infiniband => 0,
+    };
+    let headers = 12 + packet.ext.header_set().byte_len();
+    (udp + headers + packet.payload.len().next_multiple_of(4) + 4) as u16
+}
 
 /// Takes a datagram into a receive request, or counts why not.
 pub(crate) fn receive<M: HostMemory>(
@@ -37,8 +47,7 @@ pub(crate) fn receive<M: HostMemory>(
         sh.counters.rx_datagram_too_long += 1;
         return;
     }
-    let grh =
-        wire::packet::grh_area(&packet.path, (12 + 8 + length.next_multiple_of(4) + 4) as u16);
+    let grh = wire::packet::grh_area(&packet.path, ip_payload(packet));
     let sges = &responder.taken.sges;
     let placed = scatter(q, sh, sges, 0, Payload::Bytes(&grh))
         .and_then(|()| scatter(q, sh, sges, GRH_AREA as u64, packet.payload));

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use wire::{Instant, Msn, NakCode, Operation, Packet, Position, RKey, Syndrome};
 
 use crate::attr::{QpState, QpType};
+use crate::counters::Counters;
 use crate::event::AsyncEvent;
 use crate::limits;
 use crate::memory::{AtomicOp, HostMemory, Payload};
@@ -75,6 +76,18 @@ pub(crate) enum Fault {
     Operational,
 }
 
+impl Counters {
+    /// Counts a request that could not be executed.
+    fn count(&mut self, fault: Fault) {
+        match fault {
+            Fault::NotReady => self.out_of_buffer += 1,
+            Fault::Access => self.resp_remote_access_errors += 1,
+            Fault::TooLong => self.resp_local_length_error += 1,
+            _ => self.resp_remote_invalid_request += 1,
+        }
+    }
+}
+
 /// What the device has to do about a request's failure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Broken {
@@ -125,7 +138,7 @@ impl Responder {
                 Ok(())
             }
             Err(Fault::NotReady) => {
-                sh.counters.out_of_buffer += 1;
+                sh.counters.count(Fault::NotReady);
                 self.silent = Silent::RnrNak;
                 self.owed.nak(self.expected, Syndrome::RnrNak(q.min_rnr_timer));
                 Ok(())
@@ -143,11 +156,7 @@ impl Responder {
         };
         self.owed.nak(self.expected, Syndrome::Nak(code));
         self.owed.finish();
-        match fault {
-            Fault::Access => sh.counters.resp_remote_access_errors += 1,
-            Fault::TooLong => sh.counters.resp_local_length_error += 1,
-            _ => sh.counters.resp_remote_invalid_request += 1,
-        }
+        sh.counters.count(fault);
         let status = match fault {
             Fault::TooLong => Some(WcStatus::LocLenErr),
             Fault::Receive => Some(WcStatus::LocProtErr),
@@ -496,7 +505,8 @@ impl Responder {
         } else if self.resync {
             return;
         }
-        if self.execute(q, recv, sh, now, operation, packet).is_err() {
+        if let Err(fault) = self.execute(q, recv, sh, now, operation, packet) {
+            sh.counters.count(fault);
             self.cut(sh);
         }
     }
