@@ -60,8 +60,8 @@ pub(crate) enum Pushed {
     Event,
     /// An event is to be raised at this time, if none was before.
     EventAt(Instant),
-    /// The queue was full for the first time: the entry is lost, the queue is in error.
-    Overrun,
+    /// The queue was full: the entry is lost, the queue is in error, `first` says whether since now.
+    Overrun { first: bool },
 }
 
 impl Cq {
@@ -128,7 +128,10 @@ impl Cq {
             (Armed::Any, _) | (_, false) => Armed::Any,
             _ => Armed::Solicited,
         };
-        ring.pending = 0;
+        // What came after an earlier arming, and is still here, is waited for.
+        if ring.entries.is_empty() {
+            ring.pending = 0;
+        }
     }
 
     pub(crate) fn set_moderation(&self, moderation: Moderation) {
@@ -150,7 +153,7 @@ impl Cq {
         let mut ring = self.ring();
         if ring.entries.len() >= ring.capacity {
             let first = !std::mem::replace(&mut ring.overrun, true);
-            return if first { Pushed::Overrun } else { Pushed::Quiet };
+            return Pushed::Overrun { first };
         }
         ring.entries.push_back(entry);
         let urgent = entry.solicited || entry.status != WcStatus::Success;

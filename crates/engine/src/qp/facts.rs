@@ -118,9 +118,11 @@ impl<M> Shared<M> {
             Pushed::Quiet => {}
             Pushed::Event => self.events.push_back(Event::Completion(cq)),
             Pushed::EventAt(at) => self.cq_wakes.push((cq.0, at)),
-            Pushed::Overrun => {
+            Pushed::Overrun { first } => {
                 if !self.overrun.contains(&cq) {
                     self.overrun.push(cq);
+                }
+                if first {
                     self.raise(AsyncEvent::CqErr(cq));
                 }
             }

@@ -65,6 +65,8 @@ impl QueuePair {
             QpState::Err if from == QpState::Err => {}
             QpState::Err => self.fail(sh, now, None),
             _ => {
+                // Asked for with each move.
+                self.attr.en_sqd_async_notify &= from == QpState::Sqd;
                 self.apply(attr, mask);
                 let moved = from == QpState::Init || mask.contains(AttrMask::AV);
                 self.enter(sh, now, (from, to), moved);

@@ -3,4 +3,9 @@
 #[path = "../pair/mod.rs"]
 mod pair;
 
+mod completion;
+mod datagram;
 mod psn;
+mod queues;
+mod state;
+mod uc;
