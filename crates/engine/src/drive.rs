@@ -73,7 +73,7 @@ impl<M: HostMemory> Device<M> {
             turns -= 1;
             let Some(index) = self.sched.pop() else { break };
             let Some(qp) = self.qps.get_mut(index) else { continue };
-            if qp.facts.path.is_some_and(|p| !allowed.allows(p.priority)) {
+            if !allowed.allows(qp.priority()) {
                 self.sched.push(index);
                 continue;
             }
@@ -137,8 +137,7 @@ impl<M: HostMemory> Device<M> {
             }
             for index in self.sched.ready() {
                 let Some(qp) = self.qps.get(index) else { continue };
-                let priority = qp.facts.path.map_or(0, |p| p.priority);
-                match self.paused.get(usize::from(priority)).copied().flatten() {
+                match self.paused.get(usize::from(qp.priority())).copied().flatten() {
                     Some(until) => consider(until),
                     None => consider(now),
                 }

@@ -72,8 +72,13 @@ pub(crate) fn path_of(gids: &[GidEntry], av: &AddressVector) -> Option<Path> {
         hop_limit: if av.hop_limit == 0 { limits::DEFAULT_HOP_LIMIT } else { av.hop_limit },
         flow_label: if v4 { 0 } else { av.flow_label & 0xF_FFFF },
         source_port: 0,
-        priority: if av.sl & 7 != 0 { av.sl & 7 } else { av.traffic_class >> 5 },
+        priority: priority_of(av),
     })
+}
+
+/// The priority that packets to an address have.
+fn priority_of(av: &AddressVector) -> u8 {
+    if av.sl & 7 != 0 { av.sl & 7 } else { av.traffic_class >> 5 }
 }
 
 impl QueuePair {
@@ -118,6 +123,17 @@ impl QueuePair {
             }
             let outcome = self.requester.response(q, sh, now, operation, packet);
             self.settle_outcome(sh, now, outcome);
+        }
+    }
+
+    /// Priority of what leaves next: that of the connection, or of the next datagram's address.
+    pub(crate) fn priority(&self) -> u8 {
+        match &self.facts.path {
+            Some(path) => path.priority,
+            None => {
+                let (cursor, nxt) = (self.requester.cursor, self.requester.nxt);
+                self.requester.queue.next_address(cursor, nxt).map_or(0, priority_of)
+            }
         }
     }
 

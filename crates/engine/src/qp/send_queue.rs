@@ -9,7 +9,9 @@ use crate::attr::QpCap;
 use crate::error::PostError;
 use crate::limits;
 use crate::qp::facts::Facts;
-use crate::work::{Datagram, SendData, SendFlags, SendOp, SendRequest, Sge, WcOpcode, WcStatus};
+use crate::work::{
+    AddressVector, Datagram, SendData, SendFlags, SendOp, SendRequest, Sge, WcOpcode, WcStatus,
+};
 
 /// A posted send request.
 #[derive(Clone, Copy, Debug)]
@@ -145,6 +147,13 @@ impl SendQueue {
             failed: None,
         });
         Ok(())
+    }
+
+    /// Where the next datagram goes, at or behind `cursor`, with something to send at `nxt`.
+    pub(crate) fn next_address(&self, cursor: usize, nxt: u64) -> Option<&AddressVector> {
+        let mut ahead = self.wqes.iter().skip(cursor);
+        let next = ahead.find(|w| !w.started || w.end > nxt)?;
+        next.datagram.as_ref().map(|d| &d.av)
     }
 
     pub(crate) fn sges(&self, wqe: &Wqe) -> &[Sge] {
