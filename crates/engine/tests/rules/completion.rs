@@ -39,11 +39,7 @@ fn an_overrun_is_told_and_what_is_in_the_queue_stays() {
     let (first, send_cq) = (b.qp, b.send_cq);
     assert_eq!(
         b.events(),
-        [
-            AsyncEvent::CqErr(send_cq),
-            AsyncEvent::QpFatal(first),
-            AsyncEvent::QpFatal(other)
-        ]
+        [AsyncEvent::CqErr(send_cq), AsyncEvent::QpFatal(first), AsyncEvent::QpFatal(other)]
     );
     assert!(b.host.cqs[&send_cq].is_overrun());
     let state = |b: &Bench, qp| b.host.device.query_qp(qp).expect("a queue pair").0.state;

@@ -183,8 +183,7 @@ fn multicast_reaches_every_queue_pair_attached() {
     let everybody = [first, second, third];
     let arrive = |b: &mut Bench| {
         for (i, qp) in everybody.iter().enumerate() {
-            let sges =
-                [Sge { addr: BUFFERS + 0x100 * i as u64, length: 60, lkey: b.region.lkey }];
+            let sges = [Sge { addr: BUFFERS + 0x100 * i as u64, length: 60, lkey: b.region.lkey }];
             let wr = RecvRequest { wr_id: 0, sges: &sges };
             b.host.device.post_recv(b.now, *qp, &wr).expect("good");
         }

@@ -5,7 +5,9 @@ mod pair;
 
 mod completion;
 mod datagram;
+mod memory;
 mod psn;
 mod queues;
+mod sched;
 mod state;
 mod uc;

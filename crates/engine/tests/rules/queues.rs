@@ -219,10 +219,7 @@ fn a_draining_queue_sends_again_what_was_lost() {
     drain(&mut b, Some(true));
     b.lines();
     b.inject(b.nak(100, NakCode::PsnSequenceError));
-    assert_eq!(
-        b.lines(),
-        ["SendFirst 100 1024B", "SendMiddle 101 1024B", "SendLast 102 A 952B"]
-    );
+    assert_eq!(b.lines(), ["SendFirst 100 1024B", "SendMiddle 101 1024B", "SendLast 102 A 952B"]);
     assert_eq!(b.events(), NONE);
     b.modify(QpState::Rts);
     assert_eq!(b.lines(), ["SendOnly 103 A 8B"]);

@@ -141,8 +141,7 @@ impl Factory {
     }
 
     fn request<'a>(&self, service: QpType, data: SendData<'a>) -> SendRequest<'a> {
-        let datagram =
-            matches!(service, QpType::Ud | QpType::Gsi).then(|| to_peer(setup::gid(9)));
+        let datagram = matches!(service, QpType::Ud | QpType::Gsi).then(|| to_peer(setup::gid(9)));
         SendRequest { wr_id: 1, op: SendOp::Send, flags: SendFlags::SIGNALED, data, datagram }
     }
 
