@@ -6,6 +6,7 @@ mod pair;
 mod completion;
 mod datagram;
 mod memory;
+mod mw;
 mod psn;
 mod queues;
 mod sched;
