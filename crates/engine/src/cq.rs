@@ -134,8 +134,17 @@ impl Cq {
         }
     }
 
-    pub(crate) fn set_moderation(&self, moderation: Moderation) {
-        self.ring().moderation = moderation;
+    /// Whether an event that waited by the old moderation is to be raised now.
+    #[must_use]
+    pub(crate) fn set_moderation(&self, moderation: Moderation) -> bool {
+        let mut ring = self.ring();
+        ring.moderation = moderation;
+        let waited = ring.pending > 0;
+        if waited {
+            ring.armed = Armed::No;
+            ring.pending = 0;
+        }
+        waited
     }
 
     /// Sets a new capacity; false if more entries are in the queue.

@@ -98,7 +98,9 @@ impl<M: HostMemory> Device<M> {
 
     /// Sets event moderation.
     pub fn modify_cq(&mut self, cq: CqId, moderation: Moderation) -> Result<()> {
-        self.cq(cq)?.cq.set_moderation(moderation);
+        if self.cq(cq)?.cq.set_moderation(moderation) {
+            self.shared.events.push_back(Event::Completion(cq));
+        }
         Ok(())
     }
 

@@ -74,6 +74,28 @@ fn flushes_behind_an_overrun_do_not_tell_it_again() {
 }
 
 #[test]
+fn a_queue_that_overruns_again_loses_nothing_unnoticed() {
+    let mut b = Bench::with(|o| o.cqe = 1);
+    let (attr, init) = (b.attr, b.init);
+    for round in 0..2 {
+        b.post(1, SendOp::Send, 8);
+        b.post(2, SendOp::Send, 8);
+        b.lines();
+        b.inject(b.acknowledge(101, 2));
+        let events = b.events();
+        assert_eq!(
+            events.contains(&AsyncEvent::CqErr(b.send_cq)),
+            round == 0,
+            "once for the queue"
+        );
+        assert!(events.contains(&AsyncEvent::QpFatal(b.qp)), "round {round}");
+        assert_eq!(b.sends(), ["1 Send 8B"]);
+        b.modify(QpState::Reset);
+        crate::pair::setup::raise(&mut b.host.device, b.now, b.qp, &init, &attr, QpState::Rts);
+    }
+}
+
+#[test]
 fn a_queue_is_armed_for_one_event() {
     let mut b = Bench::rc();
     receive(&mut b, 200, false);
@@ -177,6 +199,19 @@ fn arming_again_loses_no_event_under_moderation() {
     arm(&b, true);
     b.advance(Span::from_us(60));
     assert!(rang(&mut b), "the first waiter still waits for this");
+}
+
+#[test]
+fn a_change_of_moderation_loses_no_event() {
+    for (count, us) in [(0, 0), (100, 200), (100, 0), (100, 10)] {
+        let mut b = Bench::rc();
+        moderate(&mut b, 100, 50);
+        arm(&b, false);
+        receive(&mut b, 200, false);
+        moderate(&mut b, count, us);
+        b.advance(Span::from_us(300));
+        assert!(rang(&mut b), "changed to {count} and {us} us");
+    }
 }
 
 #[test]

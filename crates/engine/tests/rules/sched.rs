@@ -234,15 +234,22 @@ fn nothing_leaves_while_the_link_is_down() {
 }
 
 #[test]
-fn what_a_destroyed_queue_pair_owes_waits_for_the_link() {
+fn what_a_destroyed_queue_pair_owes_keeps_nobody_awake() {
     let mut b = Bench::rc();
     b.host.device.handle_link(LinkState::Down);
     b.recv(1, 8);
     b.inject(b.packet(Operation::SendOnly, 200).data(8).ack());
     b.host.device.destroy_qp(b.qp).expect("it exists");
     at_rest(&mut b);
+    let mut b = Bench::rc();
+    b.recv(1, 8);
+    b.inject(b.packet(Operation::SendOnly, 200).data(8).ack());
+    b.host.device.destroy_qp(b.qp).expect("it exists");
+    assert_eq!(b.host.device.poll_timeout(b.now), Some(b.now));
+    b.host.device.handle_link(LinkState::Down);
+    at_rest(&mut b);
     b.host.device.handle_link(LinkState::Up);
-    assert_eq!(b.lines(), ["Acknowledge 200 ack msn=1"]);
+    assert_eq!(b.lines(), ["Acknowledge 200 ack msn=1"], "it leaves when the link is back");
     at_rest(&mut b);
 }
 
