@@ -29,7 +29,7 @@ impl Requester {
             (Operation::Acknowledge, Some(aeth)) => self.acknowledge(q, sh, now, seq, aeth),
             (Operation::AtomicAcknowledge, aeth) => {
                 let value = packet.ext.atomic_ack.unwrap_or_default();
-                self.atomic_response(q, sh, now, seq, value)?;
+                self.atomic_response(q, sh, now, (seq, aeth), value)?;
                 self.granted_behind(seq, aeth);
                 Ok(())
             }
@@ -38,7 +38,7 @@ impl Requester {
                     // Only the answer to a probe stands alone within a READ.
                     self.probe.not_alone();
                 }
-                self.read_response(q, sh, now, seq, packet.payload)?;
+                self.read_response(q, sh, now, (seq, aeth), packet.payload)?;
                 self.granted_behind(seq, aeth);
                 Ok(())
             }
@@ -229,14 +229,14 @@ impl Requester {
         q: &Facts,
         sh: &mut Shared<M>,
         now: Instant,
-        seq: u64,
+        (seq, aeth): (u64, Option<Aeth>),
         payload: Payload<'_>,
     ) -> Outcome {
         if self.advance(q, sh, now, seq)? {
             return self.implied_nak(q, sh, now);
         }
         let Some(wqe) = self.queue.wqes.front().copied() else { return Ok(()) };
-        if !matches!(wqe.op, SendOp::Read(_)) || seq < wqe.start {
+        if !matches!(wqe.op, SendOp::Read(_)) || seq < wqe.start || !grants(aeth) {
             return Err(self.fatal(WcStatus::BadRespErr));
         }
         let offset = (seq - wqe.start) as u32 * q.mtu;
@@ -256,14 +256,15 @@ impl Requester {
         q: &Facts,
         sh: &mut Shared<M>,
         now: Instant,
-        seq: u64,
+        (seq, aeth): (u64, Option<Aeth>),
         value: u64,
     ) -> Outcome {
         if self.advance(q, sh, now, seq)? {
             return self.implied_nak(q, sh, now);
         }
         let Some(wqe) = self.queue.wqes.front().copied() else { return Ok(()) };
-        if !matches!(wqe.op, SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. }) {
+        let atomic = matches!(wqe.op, SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. });
+        if !atomic || !grants(aeth) {
             return Err(self.fatal(WcStatus::BadRespErr));
         }
         let bytes = value.to_ne_bytes();
@@ -324,6 +325,11 @@ impl Requester {
         self.restart_timer(q, sh, now);
         Ok(())
     }
+}
+
+/// Whether the AETH of a response with data, if it has one, is a positive one: a NAK comes without data.
+fn grants(aeth: Option<Aeth>) -> bool {
+    aeth.is_none_or(|aeth| matches!(aeth.syndrome, Syndrome::Ack(_)))
 }
 
 fn refusal<M>(code: NakCode, sh: &mut Shared<M>) -> WcStatus {

@@ -1,0 +1,176 @@
+//! The window towards a peer over all queue pairs, and the bound of READ responses asked for.
+
+use engine::{SendData, SendFlags, SendOp, SendRequest, Sge};
+use wire::{NakCode, Operation, Qpn, Span, Syndrome};
+
+use crate::pair::bench::{Bench, LOCAL, THERE};
+
+/// What the kernel charges for a full packet of MTU 1024: 2048 bytes and the descriptor.
+const COST: usize = 2048 + 256;
+/// Receive buffer of these tests.
+const BUFFER: u64 = 200_000;
+
+fn bench() -> Bench {
+    Bench::with(|o| {
+        o.config.receive_buffer = BUFFER;
+        o.attr.timeout = 14;
+    })
+}
+
+fn post_on(b: &mut Bench, qp: Qpn, op: SendOp, length: u32) {
+    let sges = [Sge { addr: LOCAL, length, lkey: b.region.lkey }];
+    let data = SendData::Sges(&sges);
+    let flags = SendFlags::SIGNALED;
+    let wr = SendRequest { wr_id: 1, op, flags, data, datagram: None };
+    let now = b.now;
+    b.host.device.post_send(now, qp, &wr).expect("a good request");
+}
+
+#[test]
+fn what_is_in_flight_over_all_queue_pairs_stays_within_the_receive_buffer() {
+    let mut b = bench();
+    let mut qps = vec![b.qp];
+    for n in 0..3 {
+        qps.push(b.another(Qpn::new(0x80_0000 + n), |_, _| {}));
+    }
+    for &qp in &qps {
+        post_on(&mut b, qp, SendOp::Write(THERE), 500_000);
+    }
+    let sent = b.sent();
+    // Each queue pair may put one packet that asks beyond it.
+    assert!(sent.len() * COST <= BUFFER as usize + 4 * COST, "{} packets", sent.len());
+    assert!(sent.len() * COST >= BUFFER as usize * 3 / 4, "{} packets", sent.len());
+}
+
+#[test]
+fn acknowledgements_make_room_for_as_much_as_they_cover() {
+    let mut b = bench();
+    b.post(1, SendOp::Write(THERE), 500_000);
+    let first = b.sent().len() as u32;
+    b.inject(b.acknowledge(100 + 9, 0));
+    let more = b.sent().len() as u32;
+    assert!((9..=11).contains(&more), "{more} packets after an acknowledgement of 10");
+    assert!(u64::from(first) * COST as u64 <= BUFFER + COST as u64);
+}
+
+#[test]
+fn room_that_one_queue_pair_leaves_another_takes() {
+    let mut b = bench();
+    let second = b.another(Qpn::new(0x88_8888), |_, _| {});
+    b.post(1, SendOp::Write(THERE), 500_000);
+    let first = b.sent().len() as u32;
+    post_on(&mut b, second, SendOp::Write(THERE), 20_000);
+    assert!(b.sent().len() <= 1);
+    b.inject(b.acknowledge(100 + first - 1, 0));
+    let sent = b.sent();
+    assert!(sent.iter().any(|packet| packet.bth.dest_qp == Qpn::new(0x88_8888)));
+}
+
+#[test]
+fn a_loss_shrinks_the_window_and_progress_grows_it_again() {
+    let mut b = bench();
+    b.post(1, SendOp::Write(THERE), 1_000_000);
+    let full = b.sent().len();
+    b.inject(b.nak(100, NakCode::PsnSequenceError));
+    let halved = b.sent().len();
+    assert!(halved.abs_diff(full / 2) <= 2, "{full}, then {halved}");
+    // Another NAK for the same window of data belongs to the same event.
+    b.inject(b.nak(100, NakCode::PsnSequenceError));
+    assert_eq!(b.sent().len(), halved);
+    // Every round trip it grows by a little.
+    let mut una = 100;
+    let mut sizes = Vec::new();
+    let mut flight = halved as u32;
+    for _ in 0..12 {
+        una += flight;
+        b.inject(b.acknowledge(una - 1, 0));
+        flight = b.sent().len() as u32;
+        sizes.push(flight);
+    }
+    assert!(sizes.is_sorted(), "{sizes:?}");
+    let last = *sizes.last().expect("sizes");
+    assert!(last as usize > halved + 10 && last as usize <= full, "{full}: {sizes:?}");
+}
+
+#[test]
+fn a_timeout_shrinks_the_window_to_its_floor() {
+    let mut b = bench();
+    b.post(1, SendOp::Write(THERE), 500_000);
+    let full = b.sent().len();
+    let (_, lines) = b.until_sent(Span::from_ms(500));
+    assert!(lines.len() < full / 4, "{} of {full}", lines.len());
+    assert!(lines.last().expect("packets").contains(" A "), "the last one asks: {lines:?}");
+    // It doubles until half of what it was.
+    b.inject(b.acknowledge(100 + lines.len() as u32 - 1, 0));
+    let second = b.sent().len();
+    assert!(second > lines.len() * 3 / 2, "{second} after {}", lines.len());
+}
+
+#[test]
+fn other_peers_have_windows_of_their_own() {
+    let mut b = bench();
+    let other = b.another(Qpn::new(0x88_8888), |_, attr| attr.av.dgid = crate::pair::setup::gid(8));
+    b.post(1, SendOp::Write(THERE), 500_000);
+    let first = b.sent().len();
+    post_on(&mut b, other, SendOp::Write(THERE), 500_000);
+    assert_eq!(b.sent().len(), first);
+}
+
+#[test]
+fn a_queue_pair_that_gets_no_room_sends_one_packet_after_a_patient_wait() {
+    let mut b = bench();
+    let second = b.another(Qpn::new(0x88_8888), |_, _| {});
+    b.post(1, SendOp::Write(THERE), 500_000);
+    b.sent();
+    post_on(&mut b, second, SendOp::Send, 1000);
+    let lines = b.lines();
+    assert!(lines.is_empty(), "{lines:?}");
+    let (_, lines) = b.until_sent(Span::from_ms(60));
+    assert_eq!(lines, ["SendOnly 100 A 1000B"]);
+}
+
+#[test]
+fn what_a_dead_queue_pair_had_in_flight_is_given_back() {
+    for destroyed in [false, true] {
+        let mut b = bench();
+        let second = b.another(Qpn::new(0x88_8888), |_, _| {});
+        b.post(1, SendOp::Write(THERE), 500_000);
+        let full = b.sent().len();
+        if destroyed {
+            let qp = b.qp;
+            b.host.device.destroy_qp(qp).expect("a queue pair");
+        } else {
+            b.modify(engine::QpState::Err);
+        }
+        post_on(&mut b, second, SendOp::Write(THERE), 500_000);
+        assert_eq!(b.sent().len(), full, "destroyed: {destroyed}");
+    }
+}
+
+#[test]
+fn read_responses_asked_for_stay_within_the_own_receive_buffer() {
+    let mut b = bench();
+    let mut qps = vec![b.qp];
+    for n in 0..3 {
+        qps.push(b.another(Qpn::new(0x80_0000 + n), |_, attr| {
+            attr.av.dgid = crate::pair::setup::gid(4 + n as usize);
+        }));
+    }
+    let length = 60 * 1024;
+    for &qp in &qps {
+        post_on(&mut b, qp, SendOp::Read(THERE), length);
+    }
+    let count = |sent: &[wire::Packet<Vec<u8>>]| -> usize {
+        let asked = sent.iter().filter_map(|packet| packet.ext.reth);
+        asked.map(|reth| reth.length.div_ceil(1024) as usize).sum()
+    };
+    let asked = count(&b.sent());
+    assert!(asked * COST <= BUFFER as usize && asked * COST >= BUFFER as usize * 3 / 4, "{asked}");
+    // What has arrived makes room for others.
+    for psn in 100..110 {
+        let made = b.packet(Operation::ReadResponseMiddle, psn).data(1024);
+        b.inject(made.aeth(Syndrome::Ack(31), 1));
+    }
+    let more = count(&b.sent());
+    assert!((9..=11).contains(&more), "{more} asked for after 10 have arrived");
+}
