@@ -50,21 +50,22 @@ fn a_repeated_atomic_is_answered_from_the_stored_result() {
 #[test]
 fn local_operations_are_not_repeated_with_what_is_sent_again() {
     let mut b = Bench::with(|o| o.attr.timeout = 10);
-    let (pd, access) = (b.pd, Access::LOCAL_WRITE | Access::REMOTE_READ);
-    let second = b.host.register(pd, REGION, 4096, access);
-    let (mw, key) = b.host.device.alloc_mw(pd, WindowType::Type2).expect("a window");
-    let rkey = RKey::new(key.get() & !0xFF | 0x42);
-    let bind = BindWindow {
+    let (mw, key) = b.host.device.alloc_mw(b.pd, WindowType::Type2).expect("a window");
+    let keys = [0x41, 0x42].map(|low| RKey::new(key.get() & !0xFF | low));
+    let binds = keys.map(|rkey| BindWindow {
         mw,
         rkey,
         lkey: b.region.lkey,
         addr: REGION,
         length: 64,
         access: Access::REMOTE_WRITE,
-    };
+    });
+    b.post(0, SendOp::BindWindow(binds[0]), 0);
+    assert!(b.lines().is_empty());
+    assert_eq!(b.sends(), ["0 BindMw 0B"]);
     b.post(1, SendOp::Send, 16);
-    b.post(2, SendOp::LocalInvalidate(second.rkey), 0);
-    b.post(3, SendOp::BindWindow(bind), 0);
+    b.post(2, SendOp::LocalInvalidate(keys[0]), 0);
+    b.post(3, SendOp::BindWindow(binds[1]), 0);
     b.post(4, SendOp::Send, 16);
     assert_eq!(b.lines(), ["SendOnly 100 A 16B", "SendOnly 101 A 16B"]);
     assert!(b.sends().is_empty(), "nothing completes before what was posted earlier");
@@ -77,7 +78,7 @@ fn local_operations_are_not_repeated_with_what_is_sent_again() {
     assert_eq!(b.sends(), ["1 Send 16B", "2 LocalInv 0B", "3 BindMw 0B"]);
     b.inject(b.acknowledge(101, 2));
     assert_eq!(b.sends(), ["4 Send 16B"]);
-    let write = b.rdma(Operation::WriteOnly, 200, REGION, 4).rkey(rkey).data(4).ack();
+    let write = b.rdma(Operation::WriteOnly, 200, REGION, 4).rkey(keys[1]).data(4).ack();
     assert_eq!(b.answer(write), ["Acknowledge 200 ack msn=1"]);
     assert_eq!(b.state(), QpState::Rts);
 }

@@ -131,11 +131,10 @@ fn an_answer_is_placed_by_its_psn_whatever_its_opcode_says() {
 #[test]
 fn an_acknowledgement_or_response_beyond_an_unfinished_read_asks_for_it_again() {
     type Make = fn(&Bench) -> Made;
-    let beyond: [Make; 5] = [
+    let beyond: [Make; 4] = [
         |b| b.acknowledge(102, 2),
         |b| b.nak(102, NakCode::PsnSequenceError),
         |b| b.nak(102, NakCode::RemoteAccessError),
-        |b| b.packet(Operation::Acknowledge, 102).aeth(Syndrome::RnrNak(1), 0),
         |b| b.packet(Operation::AtomicAcknowledge, 103).aeth(Syndrome::Ack(31), 3).original(1),
     ];
     for make in beyond {
@@ -151,6 +150,18 @@ fn an_acknowledgement_or_response_beyond_an_unfinished_read_asks_for_it_again() 
         assert_eq!(b.state(), QpState::Rts);
         assert_eq!(b.counter("implied_nak_seq_err"), 1);
     }
+}
+
+#[test]
+fn an_rnr_nak_beyond_an_unfinished_read_asks_for_that_at_once_and_for_the_rest_after_its_timer() {
+    let mut b = Bench::rc();
+    b.post(1, SendOp::Read(THERE), 8);
+    b.post(2, SendOp::Send, 8);
+    let first = b.lines();
+    let rnr = b.packet(Operation::Acknowledge, 101).aeth(Syndrome::RnrNak(14), 1);
+    assert_eq!(b.answer(rnr), first[..1]);
+    assert!(b.after(Span::from_us(1279)).is_empty());
+    assert_eq!(b.after(Span::from_us(2)), first[1..]);
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Responder: what is dropped in silence, and the checks of a request in their order, each with its
 //! answer.
 
-use engine::{Access, AsyncEvent, QpState, RecvRequest, RegionAttr, Sge};
+use engine::{
+    Access, AsyncEvent, BindWindow, QpState, RecvRequest, RegionAttr, SendOp, Sge, WindowType,
+};
 use wire::{LKey, Opcode, Operation, PKey, Qpn, RKey, Service};
 
 use crate::pair::bench::{BUFFERS, Bench, Made, PEER_QP, REGION, REGION_LEN};
@@ -446,7 +448,7 @@ fn memory_that_has_gone_is_an_operational_error() {
 fn the_nak_leaves_although_the_queue_pair_is_in_error_and_after_it_nothing() {
     let mut b = Bench::rc();
     b.recv(1, 64);
-    b.post(5, engine::SendOp::Send, 8);
+    b.post(5, SendOp::Send, 8);
     b.inject(b.rdma(Operation::WriteOnly, 200, REGION, 8).rkey(NO_KEY).data(8).ack());
     // Flushed at once; the NAK is still to leave, and the SEND never does.
     assert_eq!(b.sends(), ["5 WrFlushErr"]);
@@ -459,23 +461,32 @@ fn the_nak_leaves_although_the_queue_pair_is_in_error_and_after_it_nothing() {
 #[test]
 fn a_send_with_invalidate_kills_the_key_before_its_completion() {
     let mut b = Bench::rc();
-    let pd = b.pd;
-    let keys = b.host.register(pd, REGION, 4096, Access::REMOTE_READ);
+    let (mw, rkey) = b.host.device.alloc_mw(b.pd, WindowType::Type2).expect("a window");
+    let (lkey, access) = (b.region.lkey, Access::REMOTE_READ);
+    let bind = BindWindow { mw, rkey, lkey, addr: REGION, length: 64, access };
+    b.post(9, SendOp::BindWindow(bind), 0);
+    assert!(b.lines().is_empty());
+    let read = b.rdma(Operation::ReadRequest, 200, REGION, 8).rkey(rkey).ack();
+    assert_eq!(b.answer(read).len(), 1);
     b.recv(1, 64);
     b.recv(2, 64);
-    let made = b.packet(Operation::SendOnlyInvalidate, 200).invalidate(keys.rkey).data(8).ack();
-    b.inject(made);
-    assert_eq!(b.receives(), [format!("1 Recv 8B inv={}", keys.rkey)]);
-    let read = b.rdma(Operation::ReadRequest, 201, REGION, 8).rkey(keys.rkey).ack();
+    b.inject(b.packet(Operation::SendOnlyInvalidate, 201).invalidate(rkey).data(8).ack());
+    assert_eq!(b.receives(), [format!("1 Recv 8B inv={rkey}")]);
+    b.lines();
+    let read = b.rdma(Operation::ReadRequest, 202, REGION, 8).rkey(rkey).ack();
     let event = Some(AsyncEvent::QpAccessErr(b.qp));
     refused(&mut b, read, "RemoteAccessError", event, "a killed key");
 
-    let mut b = Bench::rc();
-    b.recv(1, 64);
-    let made = b.packet(Operation::SendOnlyInvalidate, 200).invalidate(NO_KEY).data(8).ack();
-    let event = Some(AsyncEvent::QpAccessErr(b.qp));
-    refused(&mut b, made, "RemoteAccessError", event, "no such key to kill");
-    assert_eq!(b.receives(), ["1 WrFlushErr"]);
+    // A region's own key is not a peer's to kill.
+    for own in [true, false] {
+        let mut b = Bench::rc();
+        b.recv(1, 64);
+        let key = if own { b.region.rkey } else { NO_KEY };
+        let made = b.packet(Operation::SendOnlyInvalidate, 200).invalidate(key).data(8).ack();
+        let event = Some(AsyncEvent::QpAccessErr(b.qp));
+        refused(&mut b, made, "RemoteAccessError", event, "no such key to kill");
+        assert_eq!(b.receives(), ["1 WrFlushErr"]);
+    }
 }
 
 #[test]
