@@ -14,7 +14,7 @@ use crate::clock::ns_until;
 use crate::sys;
 
 /// A nap while somebody else polls.
-pub(super) const NAP_NS: u64 = 100_000;
+pub(super) const NAP_NS: u64 = 200_000;
 /// After the last packet the thread looks for more for this long before it sleeps: longer than an
 /// owed acknowledgement waits for company.
 const LINGER_NS: u64 = 30_000;
