@@ -20,7 +20,7 @@ impl EventFd {
 
     /// A descriptor whose read takes all events at once; never blocks.
     pub(crate) fn doorbell() -> io::Result<Self> {
-        sys::eventfd(libc::EFD_NONBLOCK | libc::EFD_CLOEXEC).map(|fd| Self { fd })
+        sys::eventfd(libc::EFD_NONBLOCK | libc::EFD_CLOEXEC).map(|fd| Self { fd: sys::high(fd) })
     }
 
     /// Adds one event and wakes whoever waits.

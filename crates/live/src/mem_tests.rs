@@ -33,15 +33,26 @@ fn every_small_size_and_alignment_both_ways() {
 #[test]
 fn who_sees_the_last_byte_sees_all() {
     let region = Region::allocate(8192 + 16).unwrap();
-    let go = AtomicU64::new(0);
+    let go = AtomicU64::new(u64::MAX);
+    /// Lets the writer end when the reader has failed.
+    struct Over<'a>(&'a AtomicU64);
+    impl Drop for Over<'_> {
+        fn drop(&mut self) {
+            self.0.store(u64::MAX - 1, Ordering::Release);
+        }
+    }
     // Each round writes `round` into every byte; the reader spins on the last one only.
     let sizes: Vec<usize> =
         (1..=8192).step_by(if cfg!(debug_assertions) { 7 } else { 1 }).collect();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for (n, &size) in sizes.iter().enumerate() {
-                while go.load(Ordering::Acquire) != n as u64 {
-                    std::thread::yield_now();
+                loop {
+                    match go.load(Ordering::Acquire) {
+                        at if at == n as u64 => break,
+                        at if at == u64::MAX - 1 => return,
+                        _ => std::thread::yield_now(),
+                    }
                 }
                 let mark = (n % 255) as u8 + 1;
                 let mut memory = ProcessMemory::new();
@@ -49,6 +60,7 @@ fn who_sees_the_last_byte_sees_all() {
                 memory.write(region.addr() + (n % 9) as u64, Payload::Bytes(&data)).unwrap();
             }
         });
+        let _over = Over(&go);
         let mut seen = vec![0; 8192];
         for (n, &size) in sizes.iter().enumerate() {
             let (mark, offset) = ((n % 255) as u8 + 1, n % 9);

@@ -177,7 +177,8 @@ impl Nic {
         }
         self.shared.stop.store(true, Ordering::Release);
         self.shared.doorbell.signal();
-        if let Some(thread) = thread {
+        // The last owner may be the sink, called from the thread itself: then it just ends.
+        if let Some(thread) = thread.filter(|t| t.thread().id() != std::thread::current().id()) {
             // It has nothing to return; a panic in it has been reported when it happened.
             let _ = thread.join();
         }

@@ -150,6 +150,21 @@ pub(crate) fn eventfd(flags: c_int) -> io::Result<OwnedFd> {
     unsafe { check(libc::eventfd(0, flags)).map(|fd| OwnedFd::from_raw_fd(fd)) }
 }
 
+/// Where descriptors that the application does not know of begin: programs that use `select` need
+/// the low ones for themselves.
+const HIGH_DESCRIPTORS: c_int = 512;
+
+/// The same file on a high descriptor; as it is where the process may not have such ones.
+pub(crate) fn high(fd: OwnedFd) -> OwnedFd {
+    // SAFETY: takes two numbers; a descriptor that it returns is new and nobody else's.
+    unsafe {
+        match libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, HIGH_DESCRIPTORS) {
+            -1 => fd,
+            high => OwnedFd::from_raw_fd(high),
+        }
+    }
+}
+
 /// Reads eight bytes, blocking as the descriptor's flags say.
 pub(crate) fn read_u64(fd: BorrowedFd<'_>) -> io::Result<u64> {
     let mut value = 0_u64;

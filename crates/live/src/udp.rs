@@ -135,6 +135,7 @@ fn bind_error(ip: IpAddr, why: &io::Error) -> Error {
 fn datagram_socket(ip: IpAddr) -> io::Result<Socket> {
     let kind = Type::DGRAM.nonblocking().cloexec();
     let socket = Socket::new(Domain::for_address((ip, 0).into()), kind, Some(Protocol::UDP))?;
+    let socket = Socket::from(crate::sys::high(socket.into()));
     if ip.is_ipv6() {
         socket.set_only_v6(true)?;
     }

@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,15 @@ use engine::{Event, SendOp, WcOpcode};
 use support::{PATIENCE, Side, bytes, own, pair, pattern};
 
 const MIB: usize = 1 << 20;
+
+/// Ends another thread's loop, also when this one fails.
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
 
 #[test]
 fn send_write_read_and_atomics() {
@@ -81,14 +91,15 @@ fn memory_that_is_written_without_pause_can_be_read_and_sent() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let mut value = 0_u64;
+            let mut byte = 0_u8;
             while !stop.load(Ordering::Relaxed) {
-                value = value.wrapping_add(0x0101_0101_0101_0101);
+                byte = byte.wrapping_add(1);
                 for word in 0..MIB / 8 {
-                    b.region.store_u64(word * 8, value);
+                    b.region.store_u64(word * 8, u64::from_ne_bytes([byte; 8]));
                 }
             }
         });
+        let _stop = SetOnDrop(&stop);
         for round in 0..40 {
             a.post(round, SendOp::Read(b.remote(0)), a.sge(0, MIB));
             a.success(round);
@@ -97,7 +108,6 @@ fn memory_that_is_written_without_pause_can_be_read_and_sent() {
                 assert!(bytes.iter().all(|byte| *byte == bytes[0]), "a torn word: {bytes:x?}");
             }
         }
-        stop.store(true, Ordering::Relaxed);
     });
     a.assert_calm();
     b.assert_calm();
@@ -178,6 +188,30 @@ fn a_poller_that_stops_leaves_nothing_behind() {
         assert_eq!(a.completion_without_polling().wr_id, 1);
     }
     assert_eq!(a.counters().local_ack_timeout_err, 0);
+}
+
+#[test]
+fn the_sink_may_be_the_last_owner() {
+    let (a, b) = pair(own(20), own(21), "", 4096);
+    b.cq.req_notify(false);
+    b.receive(1, b.sge(0, 64));
+    // Nobody polls b: the event comes from its own thread, and the sink lets the NIC go there.
+    let Side { nic, events, region, .. } = b;
+    let weak = Arc::downgrade(&nic);
+    *events.keeper.lock().unwrap() = Some(nic);
+    a.post(1, SendOp::Send, a.sge(0, 64));
+    assert_eq!(a.completion_without_polling().wr_id, 1);
+    let start = Instant::now();
+    while weak.strong_count() > 0 {
+        assert!(start.elapsed() < PATIENCE, "the NIC stays");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    drop(region);
+    // Its address is free again once its thread has ended.
+    while !Side::is_free(own(21)) {
+        assert!(start.elapsed() < PATIENCE, "its sockets stay");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 #[test]

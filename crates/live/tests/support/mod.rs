@@ -22,19 +22,24 @@ pub fn own(last: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, 128 + (pid >> 8) as u8 % 64, pid as u8, last)
 }
 
-/// Remembers events.
+/// Remembers events, and keeps a NIC until the first one if it is given one.
 #[derive(Default)]
-pub struct Events(Mutex<Vec<Event>>);
+pub struct Events {
+    list: Mutex<Vec<Event>>,
+    pub keeper: Mutex<Option<Arc<Nic>>>,
+}
 
 impl EventSink for Events {
     fn event(&self, event: Event) {
-        self.0.lock().unwrap().push(event);
+        self.list.lock().unwrap().push(event);
+        let kept = self.keeper.lock().unwrap().take();
+        drop(kept);
     }
 }
 
 impl Events {
     pub fn take(&self) -> Vec<Event> {
-        std::mem::take(&mut *self.0.lock().unwrap())
+        std::mem::take(&mut *self.list.lock().unwrap())
     }
 }
 
@@ -96,6 +101,11 @@ impl Side {
             (pd, keys, cq_id, cq, qp)
         });
         Self { nic, events, gid: info.gids[0].gid, pd, cq_id, cq, qp, region, keys }
+    }
+
+    /// Whether nobody receives on an address.
+    pub fn is_free(addr: Ipv4Addr) -> bool {
+        std::net::UdpSocket::bind((addr, wire::ROCE_PORT)).is_ok()
     }
 
     /// Connects to a peer.
