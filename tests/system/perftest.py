@@ -23,6 +23,9 @@ SHAPES = [
     ("compare-and-swap", "ib_atomic_bw", ["-A", "CMP_AND_SWAP", "-n", "500"], 8),
     ("one-outstanding", "ib_read_bw", ["-o", "1", "-n", "200"], 65536),
     ("duration", "ib_write_bw", ["-D", "2"], 65536),
+    ("uc", "ib_write_lat", ["-c", "UC", "-n", "200"], 2),
+    ("uc", "ib_send_lat", ["-c", "UC", "-n", "200"], 2),
+    ("ud", "ib_send_lat", ["-c", "UD", "-n", "200"], 2),
     ("srq", "ib_send_bw", ["--use-srq", "-q", "2", "-n", "200"], 65536),
 ]
 

@@ -1,4 +1,4 @@
-"""rdma-core's own examples on crocevia: ibv_devices, ibv_devinfo, and ibv_rc_pingpong, which checks every byte, also under faults."""
+"""rdma-core's own examples on crocevia: ibv_devices, ibv_devinfo, and the pingpongs, which check every byte, also under faults."""
 
 import re
 
@@ -17,13 +17,14 @@ VARIANTS = [
     ("loss-5-long", ["-n", "100", "-s", "65536", "-m", "4096"], f"loss=5%,{SEED}"),
     ("all-faults-events", ["-e", "-n", "300"], f"loss=2%,dup=2%,reorder=2%,corrupt=1%,{SEED}"),
 ]
+OTHERS = ("ibv_uc_pingpong", "ibv_ud_pingpong", "ibv_srq_pingpong")
 TIMEOUT = 120
 
 
-def pingpong(env, ends, options, faults):
-    need("ibv_rc_pingpong")
+def pingpong(env, ends, program, options, faults):
+    need(program)
     port = free_port()
-    words = ["ibv_rc_pingpong", "-g", "0", "-c", "-p", str(port), *options]
+    words = [program, "-g", "0", "-c", "-p", str(port), *options]
     server, client = run_pair(
         env.under(ends[0], words, faults), env.under(ends[1], [*words, ends[0].peer], faults), port, TIMEOUT)
     check_pair(server, client)
@@ -54,4 +55,7 @@ def cases(env):
     yield Case("pingpong/ibv_devices", lambda: devices(env))
     yield Case("pingpong/ibv_devinfo", lambda: devinfo(env))
     for name, options, faults in VARIANTS:
-        yield Case(f"pingpong/{name}", lambda o=options, f=faults: pingpong(env, net.loopback(), o, f))
+        yield Case(f"pingpong/{name}",
+                   lambda o=options, f=faults: pingpong(env, net.loopback(), "ibv_rc_pingpong", o, f))
+    for program in OTHERS:
+        yield Case(f"pingpong/{program}", lambda p=program: pingpong(env, net.loopback(), p, [], None))
