@@ -5,6 +5,7 @@ mod pair;
 
 mod completion;
 mod datagram;
+mod hostile;
 mod known_faults;
 mod memory;
 mod mw;
