@@ -193,6 +193,7 @@ fn multicast_reaches_every_queue_pair_attached() {
         completions(b).iter().map(|c| c.qp).collect::<Vec<_>>()
     };
     assert_eq!(arrive(&mut b), [first, second]);
+    assert_eq!(b.counter("out_of_buffer"), 0, "once each");
     assert_eq!(b.host.device.groups().collect::<Vec<_>>(), [group]);
     b.host.device.detach_mcast(first, group).expect("attached");
     b.host.device.detach_mcast(first, group).expect_err("no longer");

@@ -119,7 +119,9 @@ fn near(values: Vec<u32>) -> impl Strategy<Value = u32> {
 }
 
 fn address() -> impl Strategy<Value = u64> {
-    let known = vec![REGION, REGION + 8, REGION + REGION_LEN - 8, REGION - 1, LOCAL, BUFFERS, 0];
+    let end = REGION + REGION_LEN;
+    let known =
+        vec![REGION, REGION + 8, end - 7, end - 8, end - 1023, REGION - 1, LOCAL, BUFFERS, 0];
     let ends = vec![u64::MAX, u64::MAX - 7, 1 << 63];
     prop_oneof![
         4 => prop::sample::select(known),
