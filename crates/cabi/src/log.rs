@@ -1,6 +1,7 @@
 //! What the library says on standard error. An errno is a number; the sentence behind it says what
 //! was expected, what was found and what to do. `CROCEVIA_LOG` = `off`, `error` (the default),
-//! `warn`, `info` or `debug` chooses how much is said. Each sentence is said once.
+//! `warn`, `info` or `debug` chooses how much is said. Each sentence is said once, whatever the numbers
+//! in it: programs try sizes until one fits.
 
 use std::collections::HashSet;
 use std::fmt::Display;
@@ -58,6 +59,11 @@ pub(crate) fn enabled(level: Level) -> bool {
     level <= threshold()
 }
 
+/// A sentence without its numbers.
+fn shape(line: &str) -> String {
+    line.chars().filter(|c| !c.is_ascii_digit()).collect()
+}
+
 /// Says that `call` failed, once per sentence.
 pub(crate) fn say(level: Level, call: &str, sentence: &dyn Display) {
     if !enabled(level) {
@@ -67,7 +73,7 @@ pub(crate) fn say(level: Level, call: &str, sentence: &dyn Display) {
     let line = format!("crocevia: {}: {call}: {sentence}", level.word());
     let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
     let said = said.get_or_insert_default();
-    if said.len() >= MAX_SENTENCES || !said.insert(line.clone()) {
+    if said.len() >= MAX_SENTENCES || !said.insert(shape(&line)) {
         return;
     }
     eprintln!("{line}");
@@ -78,7 +84,13 @@ pub(crate) fn say(level: Level, call: &str, sentence: &dyn Display) {
 
 #[cfg(test)]
 mod tests {
-    use super::Level;
+    use super::{Level, shape};
+
+    #[test]
+    fn sentences_that_differ_in_numbers_are_one() {
+        assert_eq!(shape("max_inline_data is 2048"), shape("max_inline_data is 96"));
+        assert_ne!(shape("max_inline_data is 2048"), shape("max_send_wr is 2048"));
+    }
 
     #[test]
     fn levels_are_ordered_and_parsed() {

@@ -13,6 +13,7 @@ use crate::cq::Cq;
 use crate::hub::{Hub, NextAsyncEvent};
 use crate::info::{DeviceLimits, PortInfo, PortState};
 use crate::pd::Pd;
+use crate::sharing;
 
 /// The devices of this machine: one for each network interface that can carry RoCE. The environment
 /// variable `CROCEVIA_ADDR` (an address or an interface) narrows the list to one.
@@ -63,15 +64,22 @@ impl Drop for Inner {
 }
 
 impl Context {
-    /// Opens a device, with the options that the environment gives (`CROCEVIA_*`).
+    /// Opens a device, with the options that the environment gives (`CROCEVIA_*`). It may be opened
+    /// more than once in a process; the contexts share its addresses, and nothing else that shows.
     ///
     /// # Errors
     /// If its addresses cannot be bound; the message says which and why.
     pub fn open(info: &DeviceInfo) -> Result<Self> {
-        Self::open_with(info, &Options::from_env()?)
+        Self::open_shared(info, &Options::from_env()?)
     }
 
-    /// Opens a device with options of the program's own.
+    fn open_shared(info: &DeviceInfo, options: &Options) -> Result<Self> {
+        let hub = Arc::new(Hub::new()?);
+        let nic = sharing::open(info, options, &hub)?;
+        Ok(Self { inner: Arc::new(Inner { nic, hub, kept: Mutex::default() }) })
+    }
+
+    /// Opens a device with options of the program's own, shared with no other context.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -109,7 +117,7 @@ impl Context {
                  of at least 352 bytes is needed",
             )
         })?;
-        Self::open_with(first, options)
+        Self::open_shared(first, options)
     }
 
     pub(crate) fn nic(&self) -> &Nic {

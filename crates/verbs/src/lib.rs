@@ -181,6 +181,7 @@ mod mw;
 mod notify;
 mod pd;
 mod qp;
+mod sharing;
 mod srq;
 
 pub use engine::{
