@@ -3,9 +3,9 @@
 use core::ffi::c_int;
 
 use crocevia::{
-    Access, AddressVector, AttrMask, BindWindow, Completion, Datagram, Gid, LKey, Mtu, PostError,
-    Psn, QKey, QpAttr, QpCap, QpState, QpType, Qpn, RKey, RecvRequest, Remote, SendData, SendFlags,
-    SendOp, SendRequest, Sge, WcData, limits,
+    Access, AddressVector, AttrMask, BindWindow, Completion, Datagram, Gid, LKey, Mtu,
+    NetworkHeader, PostError, Psn, QKey, QpAttr, QpCap, QpState, QpType, Qpn, RKey, RecvRequest,
+    Remote, SendData, SendFlags, SendOp, SendRequest, Sge, WcData, limits,
 };
 
 use crate::abi::*;
@@ -235,8 +235,20 @@ pub(crate) fn wc(from: &Completion) -> ibv_wc {
         wc_flags,
         pkey_index: 0,
         slid: 0,
-        sl: from.sl,
+        sl: service_level(from),
         dlid_path_bits: 0,
+    }
+}
+
+/// What adapters put into the service level of a datagram received over Ethernet, and programs (UCX)
+/// look at: bit 3 for UDP, below it the kind of the header in the 40 bytes before the data.
+#[inline]
+pub(crate) fn service_level(from: &Completion) -> u8 {
+    const UDP: u8 = 1 << 3;
+    match (from.grh, from.network) {
+        (true, NetworkHeader::Ipv6) => UDP | 1,
+        (true, NetworkHeader::Ipv4) => UDP | 2,
+        _ => 0,
     }
 }
 

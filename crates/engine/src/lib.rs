@@ -38,6 +38,6 @@ pub use memory::{
 pub use srq::{SrqAttr, SrqId};
 pub use train::{Fragment, Priorities, Train, TrainLimits, TxPacket};
 pub use work::{
-    Access, AddressVector, BindWindow, Completion, Datagram, RecvRequest, Remote, SendData,
-    SendFlags, SendOp, SendRequest, Sge, WcData, WcOpcode, WcStatus,
+    Access, AddressVector, BindWindow, Completion, Datagram, NetworkHeader, RecvRequest, Remote,
+    SendData, SendFlags, SendOp, SendRequest, Sge, WcData, WcOpcode, WcStatus,
 };

@@ -238,6 +238,18 @@ pub enum WcData {
     Invalidated(RKey),
 }
 
+/// The header in the 40 bytes before a received datagram.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum NetworkHeader {
+    /// A GRH (RoCE v1, InfiniBand).
+    #[default]
+    Grh,
+    /// An IPv6 header, which has the GRH's layout.
+    Ipv6,
+    /// An IPv4 header, in the last 20 bytes.
+    Ipv4,
+}
+
 /// One entry of a completion queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Completion {
@@ -259,6 +271,8 @@ pub struct Completion {
     pub src_qp: Qpn,
     /// Whether the first 40 bytes of the buffer are the GRH area (datagrams).
     pub grh: bool,
+    /// What these bytes hold.
+    pub network: NetworkHeader,
     /// Whether the message asked for a solicited event.
     pub solicited: bool,
     /// Service level of a received datagram.

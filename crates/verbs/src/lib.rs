@@ -186,9 +186,9 @@ mod srq;
 
 pub use engine::{
     Access, AddressVector, AsyncEvent, AttrMask, BindWindow, Completion, Counters, CqId, Datagram,
-    Error, ErrorKind, GidEntry, Moderation, MrId, MwId, PdId, PostError, QpAttr, QpCap, QpInit,
-    QpState, QpType, RecvRequest, Remote, Result, SendData, SendFlags, SendOp, SendRequest, Sge,
-    SrqAttr, SrqId, WcData, WcOpcode, WcStatus, WindowType, limits,
+    Error, ErrorKind, GidEntry, Moderation, MrId, MwId, NetworkHeader, PdId, PostError, QpAttr,
+    QpCap, QpInit, QpState, QpType, RecvRequest, Remote, Result, SendData, SendFlags, SendOp,
+    SendRequest, Sge, SrqAttr, SrqId, WcData, WcOpcode, WcStatus, WindowType, limits,
 };
 pub use live::{DeviceInfo, NetDev, Options, Region, flush_all};
 pub use wire::{Encapsulation, Gid, LKey, Mac, Mtu, PKey, Psn, QKey, Qpn, RKey, Span};

@@ -92,7 +92,8 @@ fn reply_vector(handle: &ContextHandle, wc: &ibv_wc, area: &[u8; 40]) -> Done<ib
             traffic_class,
         },
         dlid: wc.slid,
-        sl: wc.sl,
+        // The completion's tells the kind of header, not a priority (see `convert`).
+        sl: 0,
         src_path_bits: wc.dlid_path_bits,
         static_rate: 0,
         is_global: 1,

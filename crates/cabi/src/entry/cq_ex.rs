@@ -144,7 +144,7 @@ read! {
     read_src_qp -> u32 = |c| c.src_qp.get();
     read_wc_flags -> c_uint = |c| convert::imm_and_flags(c).1;
     read_slid -> u32 = |_c| 0;
-    read_sl -> u8 = |c| c.sl;
+    read_sl -> u8 = |c| convert::service_level(c);
     read_dlid_path_bits -> u8 = |_c| 0;
     read_completion_ts -> u64 = |c| c.timestamp / 1000;
     read_cvlan -> u16 = |_c| 0;

@@ -207,7 +207,7 @@ fn attr(info: &DeviceInfo, limits: &DeviceLimits) -> ibv_device_attr {
     attr.max_qp_rd_atom = c_int::from(limits.max_qp_rd_atomic);
     attr.max_res_rd_atom = int(u32::from(limits.max_qp_rd_atomic) * limits.max_qp);
     attr.max_qp_init_rd_atom = c_int::from(limits.max_qp_init_rd_atomic);
-    attr.atomic_cap = ATOMIC_GLOB;
+    attr.atomic_cap = ATOMIC_HCA;
     attr.max_mw = int(limits.max_mw);
     attr.max_mcast_grp = int(limits.max_mcast_attach);
     attr.max_mcast_qp_attach = int(limits.max_mcast_attach);

@@ -54,6 +54,9 @@ int main(void)
 	CHECK(wc.wc_flags & IBV_WC_GRH && wc.wc_flags & IBV_WC_WITH_IMM);
 	CHECK(ntohl(wc.imm_data) == 17 && strcmp(inbox + GRH, memory) == 0);
 
+	/* UDP with an IPv4 header before it, in the way of adapters. */
+	CHECK(wc.sl == 0xa && inbox[20] == 0x45);
+
 	/* Answer the sender. */
 	struct ibv_ah_attr sender;
 	CHECK(ibv_init_ah_from_wc(context, 1, &wc, (struct ibv_grh *)inbox, &sender) == 0);

@@ -1,14 +1,14 @@
 //! Reception of datagrams: the 40-byte GRH area, no acknowledgement, no retry (transport rules, "UC
 //! and UD").
 
-use wire::{Encapsulation, Instant, Packet};
+use wire::{Encapsulation, Instant, Packet, Path};
 
 use crate::memory::{HostMemory, Payload};
 use crate::qp::acks::scatter;
 use crate::qp::facts::{Facts, Shared};
 use crate::qp::responder::Responder;
 use crate::srq::RecvQueue;
-use crate::work::{Completion, WcData, WcOpcode, WcStatus};
+use crate::work::{Completion, NetworkHeader, WcData, WcOpcode, WcStatus};
 
 /// Bytes before a datagram in its receive buffer.
 pub(crate) const GRH_AREA: usize = 40;
@@ -69,9 +69,18 @@ pub(crate) fn receive<M: HostMemory>(
         qp: q.qpn,
         src_qp: deth.source_qp,
         grh: true,
+        network: network_header(&packet.path),
         solicited: packet.bth.solicited,
         sl: packet.path.priority,
         ..Completion::default()
     };
     sh.complete(q.recv_cq, now, entry);
+}
+
+fn network_header(path: &Path) -> NetworkHeader {
+    match path.encapsulation {
+        Encapsulation::RoceV2 if path.destination.is_ipv4() => NetworkHeader::Ipv4,
+        Encapsulation::RoceV2 => NetworkHeader::Ipv6,
+        Encapsulation::RoceV1 | Encapsulation::Infiniband => NetworkHeader::Grh,
+    }
 }
