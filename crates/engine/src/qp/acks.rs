@@ -289,9 +289,10 @@ impl Requester {
         Fatal { wr_id: self.queue.wqes.front().map_or(0, |w| w.wr_id), status }
     }
 
-    /// The earliest of the requester's deadlines.
+    /// The earliest of the requester's deadlines: those that [`timeout`](Self::timeout) would act on.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        [self.ack_deadline, self.rnr.map(|(at, _)| at), self.probe.deadline()]
+        let probe = self.probe.deadline().filter(|_| self.rnr.is_none());
+        [self.ack_deadline, self.rnr.map(|(at, _)| at), probe]
             .into_iter()
             .flatten()
             .reduce(Instant::earlier)

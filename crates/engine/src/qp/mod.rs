@@ -268,7 +268,9 @@ impl QueuePair {
         // In the rotation it is asked what it owes anyway, and its deadlines are looked at after
         // that.
         let owed = if self.ready { None } else { self.responder.owed.deadline() };
-        [self.requester.deadline(), owed, self.not_before]
+        let sends = requester::sends(self.facts.state);
+        let requester = if sends { self.requester.deadline() } else { None };
+        [requester, owed, self.not_before]
             .into_iter()
             .flatten()
             .reduce(Instant::earlier)

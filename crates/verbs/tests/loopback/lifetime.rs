@@ -243,17 +243,17 @@ fn what_the_device_tells_of_itself() {
 /// each keeps its objects and events to itself.
 #[test]
 fn two_contexts_on_one_address() {
-    let info = crocevia::Context::open_addr("127.0.31.9").expect("the first").device().clone();
-    let (one, two) = (crocevia::Context::open(&info), crocevia::Context::open(&info));
+    let info = Context::open_addr("127.0.31.9").expect("the first").device().clone();
+    let (one, two) = (Context::open(&info), Context::open(&info));
     let (one, two) = (one.expect("the first"), two.expect("the second"));
     assert!(!one.is_same(&two));
     let (cq_one, cq_two) = (one.create_cq(16, None).unwrap(), two.create_cq(16, None).unwrap());
     assert_ne!(cq_one.id(), cq_two.id(), "one device below");
     let (pd_one, pd_two) = (one.alloc_pd().unwrap(), two.alloc_pd().unwrap());
-    let foreign = pd_one.create_qp(&crocevia::QpOptions::rc(&cq_two));
+    let foreign = pd_one.create_qp(&QpOptions::rc(&cq_two));
     assert!(foreign.is_err(), "objects of two contexts do not mix");
-    let a = pd_one.create_qp(&crocevia::QpOptions::rc(&cq_one)).unwrap();
-    let b = pd_two.create_qp(&crocevia::QpOptions::rc(&cq_two)).unwrap();
+    let a = pd_one.create_qp(&QpOptions::rc(&cq_one)).unwrap();
+    let b = pd_two.create_qp(&QpOptions::rc(&cq_two)).unwrap();
     let (to_a, to_b) = (a.endpoint(), b.endpoint());
     a.connect(&to_b.expect("an endpoint"), &ConnectOptions::default()).unwrap();
     b.connect(&to_a.expect("an endpoint"), &ConnectOptions::default()).unwrap();
@@ -261,5 +261,5 @@ fn two_contexts_on_one_address() {
     drop((a, cq_one, pd_one));
     assert!(two.create_cq(16, None).is_ok(), "the other goes on");
     drop((b, cq_two, pd_two, two));
-    crocevia::Context::open(&info).expect("closed with the last, and opened again");
+    Context::open(&info).expect("closed with the last, and opened again");
 }
