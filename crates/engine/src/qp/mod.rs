@@ -270,10 +270,7 @@ impl QueuePair {
         let owed = if self.ready { None } else { self.responder.owed.deadline() };
         let sends = requester::sends(self.facts.state);
         let requester = if sends { self.requester.deadline() } else { None };
-        [requester, owed, self.not_before]
-            .into_iter()
-            .flatten()
-            .reduce(Instant::earlier)
+        [requester, owed, self.not_before].into_iter().flatten().reduce(Instant::earlier)
     }
 
     /// Runs the timers that are due.
