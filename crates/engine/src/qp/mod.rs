@@ -220,8 +220,10 @@ impl QueuePair {
             && self.responder.owed.emit_replies(&self.facts, sh, credits, &mut b).is_err()
         {
             self.responder.owed.revoke();
-            self.fail(sh, now, None);
-            sh.raise(AsyncEvent::QpAccessErr(self.facts.qpn));
+            if self.facts.state != QpState::Err {
+                self.fail(sh, now, None);
+                sh.raise(AsyncEvent::QpAccessErr(self.facts.qpn));
+            }
         }
         if b.is_empty() && requester::sends(self.facts.state) {
             self.requester.emit_probe(&self.facts, sh, &mut b);

@@ -178,6 +178,7 @@ fn while_an_rnr_timer_runs_sequence_naks_for_its_psn_are_ignored_and_nothing_new
     assert!(b.answer(b.nak(100, NakCode::PsnSequenceError)).is_empty());
     assert!(b.answer(b.nak(100, NakCode::PsnSequenceError)).is_empty());
     assert_eq!(b.state(), QpState::Rts, "no retry was spent");
+    assert_eq!(b.counter("packet_seq_err"), 0);
     b.post(3, SendOp::Send, 8);
     assert!(b.lines().is_empty());
     assert_eq!(b.after(Span::from_us(1281)).len(), 3);

@@ -348,13 +348,13 @@ fn ranges_up_to_the_last_byte_are_granted() {
 
 #[test]
 fn an_atomic_not_on_eight_bytes_is_an_invalid_request() {
-    for (offset, iova) in [(1, REGION), (4, REGION), (0, REGION + 4)] {
+    for (offset, iova) in [(1, REGION), (4, REGION), (4, REGION + 4), (0, REGION + 4)] {
         let mut b = Bench::rc();
         let access = Access::LOCAL_WRITE | Access::REMOTE_ATOMIC;
         let attr = RegionAttr { pd: b.pd, addr: REGION, length: 4096, iova, access };
         let keys = b.host.device.reg_mr(&attr).expect("a registration");
         // Either the address named or the memory behind it is not aligned.
-        let va = if iova == REGION { REGION + offset } else { iova + 4 };
+        let va = iova + offset;
         let made = b.atomic(Operation::FetchAdd, 200, va, 1, 0).rkey(keys.rkey);
         let event = Some(AsyncEvent::QpReqErr(b.qp));
         refused(&mut b, made, "InvalidRequest", event, &format!("{offset} {iova:#x}"));
