@@ -240,8 +240,8 @@ pub(crate) fn wc(from: &Completion) -> ibv_wc {
     }
 }
 
-/// What adapters put into the service level of a datagram received over Ethernet, and programs (UCX)
-/// look at: bit 3 for UDP, below it the kind of the header in the 40 bytes before the data.
+/// What adapters put into the service level of a datagram received over Ethernet, and programs
+/// (UCX) look at: bit 3 for UDP, below it the kind of the header in the 40 bytes before the data.
 #[inline]
 pub(crate) fn service_level(from: &Completion) -> u8 {
     const UDP: u8 = 1 << 3;

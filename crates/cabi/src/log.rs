@@ -1,7 +1,7 @@
 //! What the library says on standard error. An errno is a number; the sentence behind it says what
 //! was expected, what was found and what to do. `CROCEVIA_LOG` = `off`, `error` (the default),
-//! `warn`, `info` or `debug` chooses how much is said. Each sentence is said once, whatever the numbers
-//! in it: programs try sizes until one fits.
+//! `warn`, `info` or `debug` chooses how much is said. Each sentence is said once, whatever the
+//! numbers in it: programs try sizes until one fits.
 
 use std::collections::HashSet;
 use std::fmt::Display;

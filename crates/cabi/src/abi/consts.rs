@@ -10,8 +10,8 @@ pub(crate) const LINK_LAYER_ETHERNET: u8 = 2;
 pub(crate) const PORT_DOWN: u32 = 1;
 /// See [`PORT_DOWN`].
 pub(crate) const PORT_ACTIVE: u32 = 4;
-/// `IBV_ATOMIC_HCA`. The device gives more (`GLOB`: atomic towards the host's CPUs too), but adapters
-/// say this, and some programs take anything else for nothing.
+/// `IBV_ATOMIC_HCA`. The device gives more (`GLOB`: atomic towards the host's CPUs too), but
+/// adapters say this, and some programs take anything else for nothing.
 pub(crate) const ATOMIC_HCA: i32 = 1;
 /// `IBV_FORK_UNNEEDED`.
 pub(crate) const FORK_UNNEEDED: i32 = 2;
