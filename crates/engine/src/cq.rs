@@ -64,6 +64,13 @@ pub(crate) enum Pushed {
     Overrun { first: bool },
 }
 
+impl Ring {
+    fn period_ends(&self) -> Option<Instant> {
+        let begun = self.armed == Armed::Any && self.pending > 0;
+        begun.then(|| self.pending_since + self.moderation.period)
+    }
+}
+
 impl Cq {
     pub(crate) fn new(capacity: usize) -> Arc<Self> {
         Arc::new(Self {
@@ -185,12 +192,15 @@ impl Cq {
         Pushed::Event
     }
 
+    /// When the moderation period that has begun ends.
+    pub(crate) fn period_ends(&self) -> Option<Instant> {
+        self.ring().period_ends()
+    }
+
     /// The moderation period may have ended: whether an event is to be raised at `now`.
     pub(crate) fn moderation_due(&self, now: Instant) -> bool {
         let mut ring = self.ring();
-        let due = ring.armed == Armed::Any
-            && ring.pending > 0
-            && (ring.pending_since + ring.moderation.period).is_due(now);
+        let due = ring.period_ends().is_some_and(|at| at.is_due(now));
         if due {
             ring.armed = Armed::No;
             ring.pending = 0;
@@ -203,3 +213,6 @@ impl Cq {
         self.ring().entries.retain(|entry| entry.qp != qp);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -229,7 +229,7 @@ impl<M: HostMemory> Device<M> {
             self.woken = woken;
         }
         while let Some((cq, at)) = self.shared.cq_wakes.pop() {
-            self.sched.wake_at(Owner::Cq(cq), at);
+            self.wake_at(Owner::Cq(cq), at);
         }
         if !self.shared.overrun.is_empty() {
             self.fail_overrun(now);
@@ -274,8 +274,25 @@ impl<M: HostMemory> Device<M> {
                 (a, b) => a.or(b),
             };
             qp.wake = Some(at);
-            self.sched.wake_at(Owner::Qp(index), at);
+            self.wake_at(Owner::Qp(index), at);
         }
+    }
+
+    /// Puts a wake-up into the heap, which holds a few for each object at most: those that nobody
+    /// waits for any more are taken out when there are too many.
+    fn wake_at(&mut self, owner: Owner, at: Instant) {
+        self.sched.wake_at(owner, at);
+        let objects = self.qps.bound() + self.shared.cqs.bound();
+        if self.sched.wakes_len() <= 32 + 4 * objects as usize {
+            return;
+        }
+        let (qps, cqs) = (&self.qps, &self.shared.cqs);
+        self.sched.prune(|owner, at| match owner {
+            Owner::Qp(index) => {
+                qps.get(index).is_some_and(|qp| qp.wake == Some(at) || qp.wake_later == Some(at))
+            }
+            Owner::Cq(index) => cqs.get(index).is_some_and(|s| s.cq.period_ends() == Some(at)),
+        });
     }
 
     /// A priority may not transmit before `until`; an `until` in the past resumes it.

@@ -62,6 +62,11 @@ impl Scheduler {
         self.ready.retain(|other| *other != qp);
     }
 
+    /// Forgets the wake-ups that nobody waits for any more.
+    pub(crate) fn prune(&mut self, awaited: impl Fn(Owner, Instant) -> bool) {
+        self.wakes.retain(|wake| awaited(owner(wake), wake.at));
+    }
+
     /// Wake-ups in the heap, stale ones included.
     pub(crate) fn wakes_len(&self) -> usize {
         self.wakes.len()
@@ -89,10 +94,13 @@ impl Scheduler {
             return None;
         }
         let wake = self.wakes.pop()?;
-        let owner = match wake.owner & CQ_BASE {
-            0 => Owner::Qp(wake.owner),
-            _ => Owner::Cq(wake.owner & !CQ_BASE),
-        };
-        Some((owner, wake.at))
+        Some((owner(&wake), wake.at))
+    }
+}
+
+fn owner(wake: &Wake) -> Owner {
+    match wake.owner & CQ_BASE {
+        0 => Owner::Qp(wake.owner),
+        _ => Owner::Cq(wake.owner & !CQ_BASE),
     }
 }

@@ -121,19 +121,20 @@ impl Requester {
         let copy = self.rnr.is_some_and(|(_, of)| of == seq) || self.nxt <= seq;
         if !copy {
             if q.rnr_retry != 7 {
-                if self.rnr_retries == 0 {
+                // An unfinished READ or atomic before it is not what fails: it comes first.
+                if self.rnr_retries == 0 && !behind_fetch {
                     sh.counters.rnr_nak_retry_err += 1;
                     return Err(self.fatal(WcStatus::RnrRetryExcErr));
                 }
-                self.rnr_retries -= 1;
+                self.rnr_retries = self.rnr_retries.saturating_sub(1);
             }
             self.rnr = Some((now + wire::aeth::rnr_timer(code), seq));
         }
         if behind_fetch {
-            return self.implied_nak(q, sh, now);
+            self.implied_nak(q, sh, now)?;
         }
-        if !copy {
-            self.go_back(q, sh, self.una);
+        if !copy && self.nxt > seq {
+            self.go_back(q, sh, seq);
         }
         Ok(())
     }

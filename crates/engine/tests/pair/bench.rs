@@ -317,7 +317,7 @@ impl Bench {
 
     /// Posts a receive request with a buffer of its own; the buffer's address.
     pub fn recv(&mut self, wr_id: u64, length: u32) -> u64 {
-        let addr = BUFFERS + self.receives * BUFFER_STRIDE;
+        let addr = BUFFERS + (self.receives % 64) * BUFFER_STRIDE;
         self.receives += 1;
         let sges = [Sge { addr, length, lkey: self.region.lkey }];
         let wr = RecvRequest { wr_id, sges: &sges };
