@@ -10,6 +10,7 @@ mod known_faults;
 mod memory;
 mod mw;
 mod queues;
+mod regressions;
 mod requester_errors;
 mod requester_loss;
 mod requester_psn;
