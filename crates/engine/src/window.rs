@@ -124,6 +124,12 @@ impl Windows {
         if cost == 0 {
             return;
         }
+        self.grow(peer, cost);
+        self.released(peer, cost);
+    }
+
+    /// Data of this cost has come through, either way.
+    fn grow(&mut self, peer: u32, cost: u64) {
         let ceiling = self.ceiling;
         let Some(p) = self.peers.get_mut(peer) else { return };
         p.acked += cost;
@@ -133,7 +139,14 @@ impl Windows {
             // One full packet more each round trip.
             p.window = (p.window + (8448 * cost).div_ceil(p.window)).min(ceiling);
         }
-        self.released(peer, cost);
+    }
+
+    /// READ responses of this cost have arrived.
+    pub(crate) fn reads_arrived(&mut self, peer: u32, cost: u64) {
+        if cost != 0 {
+            self.grow(peer, cost);
+            self.reads_done(peer, cost);
+        }
     }
 
     /// `cost` is no longer in flight (it will be sent again, or never).

@@ -71,7 +71,7 @@ impl InFlight {
         while let Some(front) = self.flights.front_mut() {
             if front.end <= una {
                 w.acked(peer, front.sent_cost);
-                w.reads_done(peer, front.read_cost);
+                w.reads_arrived(peer, front.read_cost);
                 self.fetches -= u32::from(front.fetch);
                 self.flights.pop_front();
                 continue;
@@ -84,7 +84,7 @@ impl InFlight {
                 front.sent_cost -= sent;
                 front.read_cost -= read;
                 w.acked(peer, sent);
-                w.reads_done(peer, read);
+                w.reads_arrived(peer, read);
             }
             break;
         }
