@@ -133,3 +133,18 @@ fn one_sender_many_receivers() {
     // Nobody is there: the datagram is gone, the sender does not know.
     send(&sender, SendOp::Send, ah.to(Qpn::new(0x00AB_CDEF), QKEY), &[]);
 }
+
+#[test]
+fn multicast_groups_have_members() {
+    let (a, b) = contexts();
+    let group = Gid::from_ip("239.40.50.51".parse().unwrap());
+    let member = End::new(&b, QpType::Ud);
+    member.qp.activate_datagram(QKEY).unwrap();
+    member.qp.attach_mcast(group).unwrap();
+    member.qp.detach_mcast(group).unwrap();
+    assert!(member.qp.detach_mcast(group).is_err(), "it is no member any more");
+    let unicast = member.qp.attach_mcast(a.gid(0).unwrap()).expect_err("no group");
+    assert!(unicast.to_string().contains("multicast"), "{unicast}");
+    let connected = End::new(&b, QpType::Rc).qp.attach_mcast(group).expect_err("no datagrams");
+    assert!(connected.to_string().contains("Ud"), "{connected}");
+}

@@ -78,6 +78,11 @@ fn a_region_under_a_window_is_busy() {
     pair.b.success();
     let (theirs, error) = theirs.destroy().expect_err("a window is bound to it");
     assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+    // Nor may other memory be put under the window's feet.
+    let mut theirs = theirs;
+    let other = crocevia::Region::allocate(1000).unwrap();
+    let error = theirs.rereg(None, Some(other), None).expect_err("a window is bound to it");
+    assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
     // Unbound by a length of 0, it is free.
     let unbind = BindWindow { length: 0, ..mw.binding(&theirs, 0..0, mw.rkey(), RIGHTS) };
     pair.b.qp.bind_mw(2, SendFlags::SIGNALED, &mw, unbind).unwrap();
