@@ -70,14 +70,19 @@ pub(crate) struct Owed {
     finishing: bool,
 }
 
-/// Whether acknowledgements of this queue pair tend to find company: after one that waited in vain
-/// the next few leave at once.
+/// Whether acknowledgements of this queue pair tend to find company. Where they did of late, some may
+/// wait in vain before the next leave at once; where they did not, one in vain is enough.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ride {
+    /// Acknowledgements that still leave at once.
     skip: u8,
+    /// Waits in vain that are forgiven.
+    trust: u8,
 }
 
-/// Acknowledgements that leave at once after one that waited in vain.
+/// Most waits in vain that are forgiven.
+const RIDE_TRUST: u8 = 8;
+/// Acknowledgements that leave at once after too many waited in vain.
 const RIDE_BACK_OFF: u8 = 64;
 
 impl Owed {
@@ -269,8 +274,12 @@ impl Owed {
             sh.counters.tx_acks_riding += u64::from(rides);
             if rides {
                 self.ride.skip = 0;
+                self.ride.trust = RIDE_TRUST.min(self.ride.trust + 1);
             } else if tail.leave.is_some() {
-                self.ride.skip = RIDE_BACK_OFF;
+                match self.ride.trust.checked_sub(1) {
+                    Some(left) => self.ride.trust = left,
+                    None => self.ride.skip = RIDE_BACK_OFF,
+                }
             }
         }
         let syndrome = tail.syndrome.unwrap_or(Syndrome::Ack(credits));
