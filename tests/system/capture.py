@@ -26,7 +26,7 @@ def capture(env, ends, addresses, program, options, opcodes):
     need(program)
     gid = [table.gid_index(env.under(ends[s], []), addresses[s]) for s in (0, 1)]
     file = os.path.join(env.tmp, "capture.pcap")
-    dump = Proc([*ends[1].enter, "tcpdump", "-q", "-U", "-Z", "root", "-B", "65536", "-i", net.DEVICE[1], "-w", file,
+    dump = Proc([*ends[1].enter, "tcpdump", "-q", "-U", "--immediate-mode", "-Z", "root", "-B", "65536", "-i", net.DEVICE[1], "-w", file,
                  "udp", "port", "4791"])
     try:
         end = time.monotonic() + 10
