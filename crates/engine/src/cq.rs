@@ -60,7 +60,8 @@ pub(crate) enum Pushed {
     Event,
     /// An event is to be raised at this time, if none was before.
     EventAt(Instant),
-    /// The queue was full: the entry is lost, the queue is in error, `first` says whether since now.
+    /// The queue was full: the entry is lost, the queue is in error, `first` says whether since
+    /// now.
     Overrun { first: bool },
 }
 

@@ -147,8 +147,8 @@ impl Mr {
     /// the rights; `None` keeps what was. The keys change. The old memory is handed back.
     ///
     /// # Errors
-    /// As for registering, and `Busy` while a memory window is bound to it; the registration is then
-    /// what it was, and the new memory is dropped.
+    /// As for registering, and `Busy` while a memory window is bound to it; the registration is
+    /// then what it was, and the new memory is dropped.
     pub fn rereg(
         &mut self,
         pd: Option<&Pd>,

@@ -302,9 +302,9 @@ impl Qp {
         })
     }
 
-    /// Attaches a datagram queue pair to a multicast group: it receives what the device receives for
-    /// that group. The UDP link does not join groups in the network yet: nothing
-    /// comes from there until it does.
+    /// Attaches a datagram queue pair to a multicast group: it receives what the device receives
+    /// for that group. The UDP link does not join groups in the network yet: nothing comes from
+    /// there until it does.
     ///
     /// # Errors
     /// `Invalid` if the GID is no multicast group, or the service not datagrams; `Full`.

@@ -13,8 +13,8 @@ use wire::Gid;
 
 use crate::hub::Hub;
 
-/// Hands a NIC's events to the hubs of its contexts. Events about an object are kept by the hub that
-/// knows it, events about the port by all.
+/// Hands a NIC's events to the hubs of its contexts. Events about an object are kept by the hub
+/// that knows it, events about the port by all.
 #[derive(Default)]
 struct Fanout {
     hubs: Mutex<Vec<Weak<Hub>>>,

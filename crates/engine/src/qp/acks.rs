@@ -290,7 +290,8 @@ impl Requester {
         Fatal { wr_id: self.queue.wqes.front().map_or(0, |w| w.wr_id), status }
     }
 
-    /// The earliest of the requester's deadlines: those that [`timeout`](Self::timeout) would act on.
+    /// The earliest of the requester's deadlines: those that [`timeout`](Self::timeout) would act
+    /// on.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let probe = self.probe.deadline().filter(|_| self.rnr.is_none());
         [self.ack_deadline, self.rnr.map(|(at, _)| at), probe]
@@ -329,7 +330,8 @@ impl Requester {
     }
 }
 
-/// Whether the AETH of a response with data, if it has one, is a positive one: a NAK comes without data.
+/// Whether the AETH of a response with data, if it has one, is a positive one: a NAK comes without
+/// data.
 fn grants(aeth: Option<Aeth>) -> bool {
     aeth.is_none_or(|aeth| matches!(aeth.syndrome, Syndrome::Ack(_)))
 }

@@ -70,8 +70,8 @@ pub(crate) struct Owed {
     finishing: bool,
 }
 
-/// Whether acknowledgements of this queue pair tend to find company. Where they did of late, some may
-/// wait in vain before the next leave at once; where they did not, one in vain is enough.
+/// Whether acknowledgements of this queue pair tend to find company. Where they did of late, some
+/// may wait in vain before the next leave at once; where they did not, one in vain is enough.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ride {
     /// Acknowledgements that still leave at once.

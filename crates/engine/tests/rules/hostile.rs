@@ -1,5 +1,5 @@
-//! Whatever arrives: no panic, no byte outside what is registered, every packet counted once; P_Keys
-//! and addresses of a packet.
+//! Whatever arrives: no panic, no byte outside what is registered, every packet counted once;
+//! P_Keys and addresses of a packet.
 
 use engine::{Access, QpState, QpType, SendFlags, SendOp, SrqAttr, WindowType};
 use proptest::prelude::*;
@@ -253,7 +253,11 @@ impl Hostile {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 2000,
+        failure_persistence: None,
+        ..Default::default()
+    })]
 
     #[test]
     fn any_packets_in_any_state(

@@ -1,5 +1,5 @@
-//! Faults that implementations of this transport are known to have had; each test shows that this one
-//! has not.
+//! Faults that implementations of this transport are known to have had; each test shows that this
+//! one has not.
 
 use engine::{
     Access, AsyncEvent, BindWindow, QpState, QpType, RegionAttr, SendData, SendFlags, SendOp,
@@ -38,7 +38,8 @@ fn a_repeated_atomic_is_answered_from_the_stored_result() {
     assert_eq!(b.answer(swap.clone()), ["AtomicAcknowledge 201 ack msn=2 old=8"]);
     let write = b.rdma(Operation::WriteOnly, 202, REGION, 8).bytes(&7u64.to_ne_bytes()).ack();
     assert_eq!(b.answer(write), ["Acknowledge 202 ack msn=3"]);
-    // The answers were lost: the same values again, whatever the memory holds now, and the newest MSN.
+    // The answers were lost: the same values again, whatever the memory holds now, and the newest
+    // MSN.
     assert_eq!(b.answer(add), ["AtomicAcknowledge 200 ack msn=3 old=5"]);
     assert_eq!(b.answer(swap), ["AtomicAcknowledge 201 ack msn=3 old=8"]);
     assert_eq!(b.host.device.memory().word(REGION), 7);
@@ -150,7 +151,8 @@ fn a_zero_length_read_takes_one_psn() {
 
 #[test]
 fn a_reth_that_wraps_past_the_address_space_is_refused() {
-    // The last page of the address space names memory; ranges from it may reach its end, not beyond.
+    // The last page of the address space names memory; ranges from it may reach its end, not
+    // beyond.
     let top = 0u64.wrapping_sub(4096);
     for (operation, va, length, inside) in [
         (Operation::WriteOnly, u64::MAX - 7, 8, true),

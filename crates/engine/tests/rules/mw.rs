@@ -1,4 +1,5 @@
-//! Memory windows of both types: bind, unbind, invalidate, rebind, and what peers may do through them.
+//! Memory windows of both types: bind, unbind, invalidate, rebind, and what peers may do through
+//! them.
 
 use engine::{
     Access, AsyncEvent, BindWindow, ErrorKind, MwId, PostError, QpState, QpType, RegionKeys,

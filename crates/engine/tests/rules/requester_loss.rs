@@ -145,7 +145,8 @@ fn an_rnr_nak_resends_from_its_psn_after_its_timer() {
         b.post(wr_id, SendOp::Send, 8);
     }
     b.lines();
-    // Code 16 is 2.56 ms, code 20 10.24 ms: longer than the ACK timeout, which does not run meanwhile.
+    // Code 16 is 2.56 ms, code 20 10.24 ms: longer than the ACK timeout, which does not run
+    // meanwhile.
     for (timer, micros) in [(16, 2560), (20, 10_240), (1, 10)] {
         assert!(b.answer(rnr(&b, 101, timer)).is_empty());
         assert!(b.after(Span::from_us(micros - 1)).is_empty());

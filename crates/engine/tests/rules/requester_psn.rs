@@ -1,5 +1,5 @@
-//! Requester: sequence numbers, what asks for an acknowledgement, what an acknowledgement completes,
-//! and in which order.
+//! Requester: sequence numbers, what asks for an acknowledgement, what an acknowledgement
+//! completes, and in which order.
 
 use engine::{SendFlags, SendOp};
 use wire::{NakCode, Operation, Psn, Span, Syndrome};
@@ -180,7 +180,8 @@ fn later_requests_wait_in_the_queue_for_a_read_before_them() {
     b.post(1, SendOp::Read(THERE), 8);
     b.post(2, SendOp::Send, 8);
     b.lines();
-    // The SEND may have arrived; the READ has no answer yet: nothing completes, and it is asked again.
+    // The SEND may have arrived; the READ has no answer yet: nothing completes, and it is asked
+    // again.
     let lines = b.answer(b.acknowledge(101, 2));
     assert_eq!(lines, ["ReadRequest 100 A va=0xaa0000 len=8", "SendOnly 101 A 8B"]);
     assert!(b.sends().is_empty());

@@ -1,5 +1,5 @@
-//! Requester: READs and atomics: their own responses, the initiator depth, fences, gaps in the answer,
-//! large READs in pieces.
+//! Requester: READs and atomics: their own responses, the initiator depth, fences, gaps in the
+//! answer, large READs in pieces.
 
 use engine::{QpState, SendFlags, SendOp};
 use wire::{NakCode, Operation, Span, Syndrome};

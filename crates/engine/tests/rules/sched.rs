@@ -1,4 +1,5 @@
-//! Whose turn it is: rotation, paused priorities, the link, trains, and that a device comes to rest.
+//! Whose turn it is: rotation, paused priorities, the link, trains, and that a device comes to
+//! rest.
 
 use engine::{
     AsyncEvent, Datagram, LinkState, Priorities, QpState, QpType, SendData, SendFlags, SendOp,
