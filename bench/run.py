@@ -37,15 +37,22 @@ class Bench:
 
     def perftest(self, program, options, column, env=None):
         """The figure in `column` of the one row that the client prints."""
+        for _ in range(5):
+            client = self.perftest_once(program, options, env)
+            rows = table.rows(client.out, 3 if program.endswith("_bw") else 7)
+            if len(rows) != 1:
+                raise harness.Fail(client.show(program))
+            if not table.CLOCK_WARNING.search(client.out):
+                return rows[0][1][column]
+        raise harness.Fail("  perftest does not find the clock rate: too much else is running\n" + client.show(program))
+
+    def perftest_once(self, program, options, env):
         port = harness.free_port()
         words = [program, "-F", "-p", str(port), *options]
         server, client = harness.run_pair(
             self.env.under(self.ends[0], words), self.env.under(self.ends[1], [*words, self.ends[0].peer]), port, 300, env)
         harness.check_pair(server, client)
-        rows = table.rows(client.out, 3 if program.endswith("_bw") else 7)
-        if len(rows) != 1:
-            raise harness.Fail(client.show(program))
-        return rows[0][1][column]
+        return client
 
     def program(self, name, *options, env=None):
         """The JSON line of a program of this folder."""
