@@ -14,6 +14,8 @@ pub(crate) enum Fail {
     Code(c_int),
     /// With a sentence.
     Said(Error),
+    /// EFAULT with a sentence: memory that is not there.
+    Memory(String),
     /// A work request was refused.
     Post(PostError),
 }
@@ -40,6 +42,10 @@ impl Fail {
                 };
                 log::say(level, call, error);
                 error.errno()
+            }
+            Self::Memory(sentence) => {
+                log::say(Level::Error, call, sentence);
+                libc::EFAULT
             }
             Self::Post(error) => {
                 let level = match error {

@@ -16,4 +16,5 @@ mod errno;
 mod export;
 mod handle;
 mod log;
+mod mapped;
 mod ops;

@@ -12,6 +12,7 @@ use crate::errno::{Done, EINVAL, Fail, code, object};
 use crate::handle::{
     ContextHandle, MrHandle, PdHandle, PdKind, Slot, TdHandle, disown, find, free, give, is_live,
 };
+use crate::mapped;
 
 /// The context of an object, from its public pointer to it.
 pub(crate) fn context_of<'a>(context: *mut ibv_context) -> Done<&'a ContextHandle> {
@@ -151,6 +152,7 @@ fn register(
     if (addr as usize).checked_add(length).is_none() {
         return Err(Fail::invalid("the region would pass the end of the address space"));
     }
+    mapped::check(addr, length, access)?;
     // SAFETY: the program promises, as to every verbs library, that the memory stays what it is
     // until the region is deregistered.
     let region = unsafe { Region::from_raw(addr.cast(), length) };
@@ -261,8 +263,11 @@ pub(crate) unsafe extern "C" fn ibv_rereg_mr(
         let region = match flags & rereg::TRANSLATION {
             0 => None,
             _ if addr.is_null() || length == 0 => return Err(EINVAL),
-            // SAFETY: promised by the program, as for registering.
-            _ => Some(unsafe { Region::from_raw(addr.cast(), length) }),
+            _ => {
+                mapped::check(addr, length, access.unwrap_or_default())?;
+                // SAFETY: promised by the program, as for registering.
+                Some(unsafe { Region::from_raw(addr.cast(), length) })
+            }
         };
         result = rereg::ERR_CMD;
         // SAFETY: a program that changes a region uses it in no other call meanwhile; the public

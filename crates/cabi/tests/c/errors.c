@@ -1,4 +1,6 @@
 /* Wrong arguments, wrong order, what is not offered: an errno each, and no crash. No traffic. */
+#include <sys/mman.h>
+
 #include "common.h"
 
 static struct ibv_context *context;
@@ -62,6 +64,38 @@ static void test_regions(void)
 	NOTHING(ibv_alloc_null_mr(pd), EOPNOTSUPP);
 	struct ibv_sge sge = { (uintptr_t)memory, 4096, 0 };
 	CHECK(ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &sge, 1) == 0);
+}
+
+/* What a registration cannot reach, it refuses: no packet ends the process later. */
+static void test_memory_that_is_not_there(void)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
+	char *memory = mmap(NULL, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			    -1, 0);
+	CHECK(memory != MAP_FAILED);
+	struct ibv_mr *mr = ibv_reg_mr(pd, memory + 5, 4 * page - 10, ALL_ACCESS);
+	CHECK(mr);
+	CHECK(munmap(memory + page, page) == 0);
+	NOTHING(ibv_reg_mr(pd, memory, 4 * page, 0), EFAULT);
+	NOTHING(ibv_reg_mr(pd, memory + page - 1, 2, 0), EFAULT);
+	NOTHING(ibv_reg_mr_iova(pd, memory + page, page, 0, ALL_ACCESS), EFAULT);
+	CHECK(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, memory, 4 * page, 0) ==
+		      IBV_REREG_MR_ERR_INPUT && errno == EFAULT);
+	CHECK(ibv_dereg_mr(mr) == 0);
+	/* Kernels before 5.14 cannot be asked for rights. */
+	if (madvise(memory, page, 22 /* MADV_POPULATE_READ */) == 0) {
+		CHECK(mprotect(memory + 3 * page, page, PROT_READ) == 0);
+		NOTHING(ibv_reg_mr(pd, memory + 2 * page, 2 * page, ALL_ACCESS), EFAULT);
+		CHECK((mr = ibv_reg_mr(pd, memory + 2 * page, 2 * page, IBV_ACCESS_REMOTE_READ)));
+		CHECK(ibv_dereg_mr(mr) == 0);
+		CHECK(mprotect(memory + 3 * page, page, PROT_NONE) == 0);
+		NOTHING(ibv_reg_mr(pd, memory + 2 * page, 2 * page, IBV_ACCESS_REMOTE_READ), EFAULT);
+	}
+	CHECK((mr = ibv_reg_mr(pd, memory + page, page, IBV_ACCESS_ON_DEMAND)));
+	CHECK(ibv_dereg_mr(mr) == 0);
+	CHECK((mr = ibv_reg_mr(pd, NULL, 0, 0)));
+	CHECK(ibv_dereg_mr(mr) == 0);
+	CHECK(munmap(memory, 4 * page) == 0);
 }
 
 static void test_queues(void)
@@ -192,6 +226,7 @@ int main(void)
 	CHECK((pd = ibv_alloc_pd(context)));
 	test_null_and_foreign();
 	test_regions();
+	test_memory_that_is_not_there();
 	test_queues();
 	test_descriptions();
 	test_domains();
