@@ -75,6 +75,7 @@ impl<M: HostMemory> Device<M> {
             let Some(qp) = self.qps.get_mut(index) else { continue };
             if !allowed.allows(qp.priority()) {
                 self.sched.push(index);
+                self.shared.windows.turn_over(qp.facts.peer, index);
                 continue;
             }
             let sent = qp.transmit(&mut self.shared, now, limits, train);
@@ -86,11 +87,15 @@ impl<M: HostMemory> Device<M> {
             } else {
                 qp.ready = false;
             }
+            self.shared.windows.turn_over(qp.facts.peer, index);
             self.arm(index);
+            let ready = self.sched.ready_len();
             self.follow_up(now);
             if sent {
                 return true;
             }
+            // Who has been called instead has a turn too.
+            turns += self.sched.ready_len() - ready;
         }
         if !self.unsettled.is_empty() {
             self.settle(now);

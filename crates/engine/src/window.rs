@@ -1,6 +1,8 @@
 //! How much may be in flight towards a peer, over all queue pairs: bounded by our own receive
 //! buffer as the estimate of the peer's, halved on loss, grown again on progress.
 
+use std::collections::VecDeque;
+
 use wire::Gid;
 
 use crate::slots::Lookup;
@@ -13,14 +15,25 @@ pub(crate) fn cost(wire_len: usize) -> u64 {
     (wire_len + HEADROOM).next_power_of_two() as u64 + DESCRIPTOR
 }
 
+/// What a full packet of the usual size costs.
+const FULL: u64 = 8192 + 256;
+/// The smallest window: two full packets, so that loss of one is noticed by the other.
+const FLOOR: u64 = 2 * FULL;
+/// A READ is not asked for in pieces smaller than this many packets if it is longer and the windows
+/// hold several such pieces: each piece costs a request, and comes as a train of its own.
+const READ_PIECE: u64 = 15;
+
 /// One peer's window.
 #[derive(Debug)]
 struct Peer {
     gid: Gid,
     users: u32,
-    /// What may be in flight, and its ceiling, in bytes of buffer cost.
+    /// What may be in flight, in bytes of buffer cost.
     window: u64,
+    /// Up to here the window doubles each round trip.
     threshold: u64,
+    /// The window at the last loss: the closer to it, the slower the window grows.
+    peak: u64,
     in_flight: u64,
     /// READ responses asked for and not arrived, in bytes of our own buffer.
     reads: u64,
@@ -28,8 +41,98 @@ struct Peer {
     /// to the same event.
     acked: u64,
     cut_until: u64,
-    /// Queue pairs that wait for room.
-    waiting: Vec<u32>,
+    /// Who waits to send.
+    line: Line,
+    /// Somebody has been called and has not had a turn since.
+    called: Option<u32>,
+    /// It stands in [`Windows::opened`].
+    opened: bool,
+}
+
+impl Peer {
+    fn has_room(&self, cost: u64) -> bool {
+        self.in_flight == 0 || self.in_flight + cost <= self.window
+    }
+
+    /// Whether somebody waits who could go. A full packet costs no more than [`FULL`]: who is called
+    /// for that much room is admitted.
+    fn can_admit(&self) -> bool {
+        !self.line.is_empty() && self.called.is_none() && self.has_room(FULL)
+    }
+}
+
+/// Queue pairs that wait for room, with their tickets in ascending order.
+type Line = VecDeque<(u64, u32)>;
+
+/// Where each queue pair stands with respect to its line, by its index. Who has been called may
+/// take room while others wait, until there is none; everybody else has to get in line. A ticket
+/// is good until something has been sent on it.
+#[derive(Debug, Default)]
+struct Places {
+    of: Vec<Place>,
+    tickets: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Place {
+    #[default]
+    Outside,
+    Waiting,
+    Called(u64),
+    Served,
+}
+
+impl Places {
+    fn of(&self, qp: u32) -> Place {
+        self.of.get(qp as usize).copied().unwrap_or_default()
+    }
+
+    fn set(&mut self, qp: u32, place: Place) {
+        let index = qp as usize;
+        if index >= self.of.len() {
+            self.of.resize(index + 1, Place::Outside);
+        }
+        self.of[index] = place;
+    }
+
+    /// Whether it may take room now, which there is.
+    fn serve(&mut self, line: &Line, qp: u32) -> bool {
+        match self.of(qp) {
+            Place::Called(_) => self.set(qp, Place::Served),
+            Place::Served => {}
+            Place::Outside | Place::Waiting => return line.is_empty(),
+        }
+        true
+    }
+
+    fn join(&mut self, line: &mut Line, qp: u32) {
+        let ticket = match self.of(qp) {
+            Place::Waiting => return,
+            Place::Called(ticket) => ticket,
+            Place::Outside | Place::Served => {
+                self.tickets += 1;
+                self.tickets
+            }
+        };
+        self.set(qp, Place::Waiting);
+        let at = line.partition_point(|&(other, _)| other < ticket);
+        line.insert(at, (ticket, qp));
+    }
+
+    fn call(&mut self, line: &mut Line) -> Option<u32> {
+        let (ticket, qp) = line.pop_front()?;
+        self.set(qp, Place::Called(ticket));
+        Some(qp)
+    }
+
+    fn leave(&mut self, line: &mut Line, qp: u32) {
+        match self.of(qp) {
+            Place::Outside => return,
+            Place::Waiting => line.retain(|&(_, other)| other != qp),
+            Place::Called(_) | Place::Served => {}
+        }
+        self.set(qp, Place::Outside);
+    }
 }
 
 /// The windows of all peers.
@@ -40,25 +143,28 @@ pub(crate) struct Windows {
     ceiling: u64,
     /// READ responses asked for and not arrived, over all peers, in bytes of our own buffer.
     reads: u64,
-    read_ceiling: u64,
-    read_waiting: Vec<u32>,
+    /// Places in the lines of the peers.
+    places: Places,
+    /// Who waits to ask for READ responses.
+    read_line: Line,
+    read_places: Places,
+    /// Peers whose window has opened while queue pairs wait for it.
+    opened: VecDeque<u32>,
     woken: Vec<u32>,
 }
 
-/// The smallest window: two full packets, so that loss of one is noticed by the other.
-const FLOOR: u64 = 2 * (8192 + 256);
-
 impl Windows {
     pub(crate) fn new(receive_buffer: u64) -> Self {
-        // A margin stays for what is not counted: acknowledgements, datagrams, other peers.
-        let ceiling = (receive_buffer - receive_buffer / 8).max(FLOOR);
         Self {
             peers: crate::slots::Slots::new(),
             by_gid: Lookup::default(),
-            ceiling,
+            // A margin stays for what is not counted: acknowledgements, datagrams, other peers.
+            ceiling: (receive_buffer - receive_buffer / 8).max(FLOOR),
             reads: 0,
-            read_ceiling: ceiling,
-            read_waiting: Vec::new(),
+            places: Places::default(),
+            read_line: Line::default(),
+            read_places: Places::default(),
+            opened: VecDeque::new(),
             woken: Vec::new(),
         }
     }
@@ -76,22 +182,31 @@ impl Windows {
             users: 1,
             window: self.ceiling,
             threshold: self.ceiling,
+            peak: self.ceiling,
             in_flight: 0,
             reads: 0,
             acked: 0,
             cut_until: 0,
-            waiting: Vec::new(),
+            line: Line::default(),
+            called: None,
+            opened: false,
         });
         self.by_gid.insert(gid, peer);
         peer
     }
 
-    pub(crate) fn leave(&mut self, peer: u32) {
+    /// The queue pair has no more to do with the peer.
+    pub(crate) fn leave(&mut self, peer: u32, qp: u32) {
+        self.read_places.leave(&mut self.read_line, qp);
         let Some(p) = self.peers.get_mut(peer) else { return };
+        p.called = p.called.filter(|&called| called != qp);
+        self.places.leave(&mut p.line, qp);
         p.users -= 1;
         if p.users == 0 {
             self.by_gid.remove(&p.gid);
             self.peers.remove(peer);
+        } else {
+            self.opens(peer);
         }
     }
 
@@ -99,13 +214,28 @@ impl Windows {
     /// with nothing in flight always gets a packet.
     pub(crate) fn admits(&mut self, peer: u32, qp: u32, cost: u64) -> bool {
         let Some(p) = self.peers.get_mut(peer) else { return true };
-        if p.in_flight == 0 || p.in_flight + cost <= p.window {
+        if p.has_room(cost) && self.places.serve(&p.line, qp) {
             return true;
         }
-        if !p.waiting.contains(&qp) {
-            p.waiting.push(qp);
-        }
+        p.called = p.called.filter(|&called| called != qp);
+        self.places.join(&mut p.line, qp);
+        self.opens(peer);
         false
+    }
+
+    /// The queue pair has had its turn: if it was called and did not take room, it needs none, and
+    /// if it left some, another one is called.
+    pub(crate) fn turn_over(&mut self, peer: u32, qp: u32) {
+        let place = self.places.of(qp);
+        if !matches!(place, Place::Called(_) | Place::Served) {
+            return;
+        }
+        let Some(p) = self.peers.get_mut(peer) else { return };
+        p.called = p.called.filter(|&called| called != qp);
+        if let Place::Called(_) = place {
+            self.places.set(qp, Place::Outside);
+        }
+        self.opens(peer);
     }
 
     /// Whether a packet of `cost` would be the last that the peer's window admits.
@@ -136,8 +266,10 @@ impl Windows {
         if p.window < p.threshold {
             p.window = (p.window + cost).min(ceiling);
         } else if p.window < ceiling {
-            // One full packet more each round trip.
-            p.window = (p.window + (8448 * cost).div_ceil(p.window)).min(ceiling);
+            // Each round trip a part of the way to where the last loss was, and beyond it at first
+            // as slowly as it came near: a buffer that others share is overrun seldom.
+            let step = (p.peak.abs_diff(p.window) / 4).clamp(FULL / 8, FULL);
+            p.window = (p.window + (step * cost).div_ceil(p.window)).min(ceiling);
         }
     }
 
@@ -153,8 +285,15 @@ impl Windows {
     pub(crate) fn released(&mut self, peer: u32, cost: u64) {
         let Some(p) = self.peers.get_mut(peer) else { return };
         p.in_flight -= cost.min(p.in_flight);
-        if p.in_flight < p.window {
-            self.woken.append(&mut p.waiting);
+        self.opens(peer);
+    }
+
+    /// Notes a peer that can admit somebody who waits.
+    fn opens(&mut self, peer: u32) {
+        let Some(p) = self.peers.get_mut(peer) else { return };
+        if !p.opened && p.can_admit() {
+            p.opened = true;
+            self.opened.push_back(peer);
         }
     }
 
@@ -164,6 +303,8 @@ impl Windows {
         if p.acked < p.cut_until && !timeout {
             return;
         }
+        // Lower than last time: others have come, who need room too.
+        p.peak = if p.window < p.peak { p.window / 4 * 3 } else { p.window };
         p.threshold = (p.window / 2).max(FLOOR);
         p.window = if timeout { FLOOR } else { p.threshold };
         p.cut_until = p.acked + p.in_flight;
@@ -174,18 +315,22 @@ impl Windows {
         self.peers.get(peer).map_or(1, |p| (p.window / packet_cost).max(1))
     }
 
-    /// READ response packets of `packet_cost` that may be asked for now: at least one if nothing is
-    /// outstanding; otherwise `qp` is woken when there is room.
-    pub(crate) fn read_room(&mut self, qp: u32, peer: u32, packet_cost: u64) -> u64 {
-        let own = self.peers.get(peer).map_or(0, |p| p.window.saturating_sub(p.reads));
-        let room = self.read_ceiling.saturating_sub(self.reads).min(own) / packet_cost;
-        if room == 0 && self.reads == 0 {
-            return 1;
+    /// How many of `wanted` READ response packets of `packet_cost` may be asked for now. At least
+    /// one if none is outstanding; otherwise `qp` is woken when there is room for a good piece.
+    pub(crate) fn read_room(&mut self, qp: u32, peer: u32, packet_cost: u64, wanted: u64) -> u64 {
+        let (window, asked) = self.peers.get(peer).map_or((0, 0), |p| (p.window, p.reads));
+        let own = window.min(self.ceiling).saturating_sub(asked);
+        let room = self.ceiling.saturating_sub(self.reads).min(own) / packet_cost;
+        if self.reads == 0 {
+            return room.clamp(1, wanted.max(1));
         }
-        if room == 0 && !self.read_waiting.contains(&qp) {
-            self.read_waiting.push(qp);
+        let quarter = window.min(self.ceiling) / packet_cost / 4;
+        let piece = READ_PIECE.min(quarter).min(wanted).max(1);
+        if room >= piece && self.read_places.serve(&self.read_line, qp) {
+            return room.min(wanted);
         }
-        room
+        self.read_places.join(&mut self.read_line, qp);
+        0
     }
 
     pub(crate) fn reads_asked(&mut self, peer: u32, cost: u64) {
@@ -201,16 +346,30 @@ impl Windows {
             if let Some(p) = self.peers.get_mut(peer) {
                 p.reads -= cost.min(p.reads);
             }
-            self.woken.append(&mut self.read_waiting);
+            // Who is called and cannot use it goes to the back of the line, and the next arrival
+            // calls another; with nothing outstanding there is none to come.
+            let calls = if self.reads == 0 { usize::MAX } else { 1 };
+            let next = || self.read_places.call(&mut self.read_line);
+            self.woken.extend(std::iter::from_fn(next).take(calls));
         }
     }
 
-    /// Queue pairs that have room again.
+    /// Queue pairs that have room again: one for each peer at a time, for it may take all of it.
+    /// [`Self::turn_over`] is to be told when each has had its turn.
     pub(crate) fn take_woken(&mut self, out: &mut Vec<u32>) {
         out.append(&mut self.woken);
+        for _ in 0..self.opened.len() {
+            let Some(peer) = self.opened.pop_front() else { break };
+            let Some(p) = self.peers.get_mut(peer) else { continue };
+            p.opened = false;
+            if p.can_admit() {
+                p.called = self.places.call(&mut p.line);
+                out.extend(p.called);
+            }
+        }
     }
 
     pub(crate) fn has_woken(&self) -> bool {
-        !self.woken.is_empty()
+        !self.woken.is_empty() || !self.opened.is_empty()
     }
 }

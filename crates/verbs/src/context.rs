@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::{AsyncEvent, Counters, Error, ErrorKind, GidEntry, MrId, Result, limits};
-use live::{DeviceInfo, Nic, Options, Region};
+use live::{DeviceInfo, LinkCounters, Nic, Options, Region};
 use wire::{Gid, Mtu};
 
 use crate::channel::CompChannel;
@@ -198,6 +198,11 @@ impl Context {
     /// What the device has counted since it was opened.
     pub fn counters(&self) -> Counters {
         self.nic().control(|dev, _| *dev.counters())
+    }
+
+    /// What the device's link has counted: datagrams, trains, drops by cause.
+    pub fn link_counters(&self) -> LinkCounters {
+        self.nic().link_counters()
     }
 
     /// The device's clock now, in picoseconds: what [`Completion::timestamp`](crate::Completion)

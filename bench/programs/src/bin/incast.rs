@@ -8,8 +8,8 @@
 use bench_programs::report;
 use clap::Parser;
 use crocevia::{
-    Access, ConnectOptions, Context, Cq, Mr, Qp, QpOptions, Remote, SendData, SendFlags, SendOp,
-    SendRequest, WcStatus,
+    Access, ConnectOptions, Context, Counters, Cq, Mr, Qp, QpOptions, Remote, SendData, SendFlags,
+    SendOp, SendRequest, WcStatus,
 };
 use std::error::Error;
 use std::net::Ipv4Addr;
@@ -92,7 +92,7 @@ fn main() -> Result<()> {
     let queue = receiver.create_cq(16, None)?;
     let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
     let target = domain.alloc(args.size * usize::from(args.senders), access)?;
-    let (mut senders, mut ends) = (Vec::new(), Vec::new());
+    let (mut senders, mut ends, mut contexts) = (Vec::new(), Vec::new(), Vec::new());
     for number in 0..args.senders {
         let context = Context::open_addr(&Ipv4Addr::new(127, 0, 1, number + 1).to_string())?;
         let pd = context.alloc_pd()?;
@@ -103,6 +103,7 @@ fn main() -> Result<()> {
         let end = domain.create_qp(&QpOptions::rc(&queue))?;
         Qp::pair(&qp, &end, &ConnectOptions::default())?;
         ends.push(end);
+        contexts.push(context);
         let remote = target.remote(args.size * usize::from(number));
         senders.push(Sender { qp, cq, memory, remote });
     }
@@ -127,6 +128,16 @@ fn main() -> Result<()> {
     }
     let gbit = |b: u64| b as f64 * 8.0 / args.seconds / 1e9;
     let least = bytes.iter().copied().min().unwrap_or(0);
-    report("incast", &[("gbit", gbit(bytes.iter().sum())), ("slowest_gbit", gbit(least))]);
+    let sum = |of: fn(&Counters) -> u64| contexts.iter().map(|c| of(&c.counters())).sum::<u64>();
+    let (sent, again) = (sum(|c| c.tx_packets), sum(|c| c.retransmitted_packets));
+    report(
+        "incast",
+        &[
+            ("gbit", gbit(bytes.iter().sum())),
+            ("slowest_gbit", gbit(least)),
+            ("sent_again", again as f64 / sent as f64),
+            ("timeouts", sum(|c| c.local_ack_timeout_err) as f64),
+        ],
+    );
     Ok(())
 }

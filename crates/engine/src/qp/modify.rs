@@ -158,7 +158,7 @@ impl QueuePair {
     pub(crate) fn leave_peer<M>(&mut self, sh: &mut Shared<M>) {
         if std::mem::take(&mut self.joined) {
             self.requester.flight.recalled(&mut sh.windows, self.facts.peer, 0);
-            sh.windows.leave(self.facts.peer);
+            sh.windows.leave(self.facts.peer, self.facts.index);
         }
     }
 

@@ -276,15 +276,16 @@ impl Requester {
                     return None;
                 }
                 let packet = window::cost(q.mtu as usize + 20);
-                let mut room = sh.windows.read_room(q.index, q.peer, packet);
+                let until = self.read_ends.iter().find(|&&end| end > self.nxt);
+                let wanted = *until.unwrap_or(&wqe.end) - self.nxt;
+                let mut room = sh.windows.read_room(q.index, q.peer, packet, wanted);
                 if room == 0 && self.flight.is_empty() {
                     // Others hold our own buffer: as with the peer's window, not for ever.
                     self.be_patient(now);
                     room = u64::from(patient);
                     self.patient = false;
                 }
-                let until = self.read_ends.iter().find(|&&end| end > self.nxt);
-                let left = (*until.unwrap_or(&wqe.end) - self.nxt).min(room) as u32;
+                let left = wanted.min(room) as u32;
                 if left == 0 {
                     return None;
                 }

@@ -1,9 +1,11 @@
 //! The window towards a peer over all queue pairs, and the bound of READ responses asked for.
 
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+
 use engine::{SendData, SendFlags, SendOp, SendRequest, Sge};
 use wire::{NakCode, Operation, Qpn, Span, Syndrome};
 
-use crate::pair::bench::{Bench, LOCAL, THERE};
+use crate::pair::bench::{Bench, LOCAL, PEER_QP, THERE};
 
 /// What the kernel charges for a full packet of MTU 1024: 2048 bytes and the descriptor.
 const COST: usize = 2048 + 256;
@@ -18,9 +20,12 @@ fn bench() -> Bench {
 }
 
 fn post_on(b: &mut Bench, qp: Qpn, op: SendOp, length: u32) {
+    post_flagged(b, qp, op, length, SendFlags::SIGNALED);
+}
+
+fn post_flagged(b: &mut Bench, qp: Qpn, op: SendOp, length: u32, flags: SendFlags) {
     let sges = [Sge { addr: LOCAL, length, lkey: b.region.lkey }];
     let data = SendData::Sges(&sges);
-    let flags = SendFlags::SIGNALED;
     let wr = SendRequest { wr_id: 1, op, flags, data, datagram: None };
     let now = b.now;
     b.host.device.post_send(now, qp, &wr).expect("a good request");
@@ -61,6 +66,9 @@ fn room_that_one_queue_pair_leaves_another_takes() {
     let first = b.sent().len() as u32;
     post_on(&mut b, second, SendOp::Write(THERE), 20_000);
     assert!(b.sent().len() <= 1);
+    // The first one has waited longer; then it is the other's turn.
+    b.inject(b.acknowledge(100 + first / 2, 0));
+    b.sent();
     b.inject(b.acknowledge(100 + first - 1, 0));
     let sent = b.sent();
     assert!(sent.iter().any(|packet| packet.bth.dest_qp == Qpn::new(0x88_8888)));
@@ -166,11 +174,77 @@ fn read_responses_asked_for_stay_within_the_own_receive_buffer() {
     };
     let asked = count(&b.sent());
     assert!(asked * COST <= BUFFER as usize && asked * COST >= BUFFER as usize * 3 / 4, "{asked}");
-    // What has arrived makes room for others.
-    for psn in 100..110 {
+    // What has arrived makes room for others, once it is room for a train.
+    let mut more = Vec::new();
+    for psn in 100..115 {
         let made = b.packet(Operation::ReadResponseMiddle, psn).data(1024);
         b.inject(made.aeth(Syndrome::Ack(31), 1));
+        more.push(count(&b.sent()));
     }
-    let more = count(&b.sent());
-    assert!((9..=11).contains(&more), "{more} asked for after 10 have arrived");
+    let total: usize = more.iter().sum();
+    assert!((14..=16).contains(&total), "{more:?} asked for as 15 arrived");
+    assert!(more.iter().all(|&n| n == 0 || n >= 14), "{more:?}: asked for in crumbs");
+}
+
+/// Queue pairs to the same peer share its window, however much of it one of them held first.
+#[test]
+fn queue_pairs_to_one_peer_share_its_window_evenly() {
+    let mut b = bench();
+    let mut qps = HashMap::from([(PEER_QP, b.qp)]);
+    b.post(1, SendOp::Write(THERE), 500_000);
+    let mut flying = VecDeque::from(b.sent());
+    for n in 0..3 {
+        let dest = Qpn::new(0x80_0000 + n);
+        qps.insert(dest, b.another(dest, |_, _| {}));
+        post_on(&mut b, qps[&dest], SendOp::Write(THERE), 500_000);
+    }
+    let mut sent = HashMap::<Qpn, usize>::new();
+    for _ in 0..100 {
+        // The peer acknowledges the ten oldest packets.
+        let mut last = BTreeMap::new();
+        for packet in flying.drain(..flying.len().min(10)) {
+            last.insert(packet.bth.dest_qp.get(), packet.bth.psn.get());
+        }
+        for (dest, psn) in last {
+            let mut made = b.acknowledge(psn, 0);
+            made.0.bth.dest_qp = qps[&Qpn::new(dest)];
+            b.inject(made);
+        }
+        for packet in b.sent() {
+            *sent.entry(packet.bth.dest_qp).or_default() += 1;
+            flying.push_back(packet);
+        }
+    }
+    let total: usize = sent.values().sum();
+    assert!(total > 900 && sent.len() == 4, "{sent:?}");
+    assert!(sent.values().all(|&n| (total / 5..=total / 3).contains(&n)), "{sent:?}");
+}
+
+/// Thousands of queue pairs that each want to send one small message all get their turn, none by
+/// running out of patience.
+#[test]
+fn many_queue_pairs_to_one_peer_all_get_their_turn() {
+    const MANY: u32 = 3000;
+    let mut b = bench();
+    let mut qps = HashMap::new();
+    for n in 0..MANY {
+        let dest = Qpn::new(0x80_0000 + n);
+        let qp = b.another(dest, |_, _| {});
+        qps.insert(dest, qp);
+        // Without completions, which would overrun the one queue.
+        post_flagged(&mut b, qp, SendOp::Write(THERE), 8, SendFlags::empty());
+    }
+    let (mut seen, mut rounds) = (HashSet::new(), 0);
+    while seen.len() < MANY as usize {
+        let sent = b.sent();
+        assert!(!sent.is_empty(), "after {} of {MANY} nobody sends", seen.len());
+        rounds += 1;
+        for packet in sent {
+            assert!(seen.insert(packet.bth.dest_qp), "{packet:?} again");
+            let mut made = b.acknowledge(packet.bth.psn.get(), 1);
+            made.0.bth.dest_qp = qps[&packet.bth.dest_qp];
+            b.inject(made);
+        }
+    }
+    assert!(rounds <= 30, "{rounds} rounds");
 }
