@@ -61,7 +61,7 @@ impl Resolutions {
         self.asked.keys().chain(self.questions.keys()).copied().collect()
     }
 
-    #[cfg(any(test, debug_assertions))]
+    #[cfg(debug_assertions)]
     pub(super) fn timed(&self) -> usize {
         assert_eq!(self.by_peer.len(), self.questions.len());
         self.asked.len() + self.questions.len()

@@ -113,7 +113,7 @@ impl Table {
             .filter_map(|(_, id)| self.conns.get(id))
     }
 
-    #[cfg(any(test, debug_assertions))]
+    #[cfg(debug_assertions)]
     pub(super) fn check(&self) {
         let with = |has: fn(&Conn) -> bool| self.conns.values().filter(|c| has(c)).count();
         assert_eq!(self.by_qpn.len(), with(|c| c.qpn.is_some()));
@@ -124,7 +124,7 @@ impl Table {
         );
     }
 
-    #[cfg(any(test, debug_assertions))]
+    #[cfg(debug_assertions)]
     pub(super) fn iter(&self) -> impl Iterator<Item = &Conn> {
         self.conns.values()
     }

@@ -76,7 +76,7 @@ impl<K: Ord + Copy> Timers<K> {
         Some(key)
     }
 
-    #[cfg(any(test, debug_assertions))]
+    #[cfg(debug_assertions)]
     pub(super) fn len(&self) -> usize {
         self.due.len()
     }
