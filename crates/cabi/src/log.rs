@@ -50,7 +50,15 @@ impl Level {
 fn threshold() -> Level {
     static THRESHOLD: OnceLock<Level> = OnceLock::new();
     *THRESHOLD.get_or_init(|| {
-        std::env::var("CROCEVIA_LOG").ok().and_then(|v| Level::parse(&v)).unwrap_or(Level::Error)
+        let Some(text) = std::env::var_os("CROCEVIA_LOG") else { return Level::Error };
+        text.to_str().and_then(Level::parse).unwrap_or_else(|| {
+            eprintln!(
+                "crocevia: warning: CROCEVIA_LOG={}: expected off, error, warn, info or debug; \
+                 taken as error",
+                text.display()
+            );
+            Level::Error
+        })
     })
 }
 

@@ -54,8 +54,8 @@ impl Peer {
         self.in_flight == 0 || self.in_flight + cost <= self.window
     }
 
-    /// Whether somebody waits who could go. A full packet costs no more than [`FULL`]: who is called
-    /// for that much room is admitted.
+    /// Whether somebody waits who could go. A full packet costs no more than [`FULL`]: who is
+    /// called for that much room is admitted.
     fn can_admit(&self) -> bool {
         !self.line.is_empty() && self.called.is_none() && self.has_room(FULL)
     }

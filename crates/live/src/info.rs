@@ -78,9 +78,14 @@ fn unusable(dev: &NetDev) -> String {
 
 fn describe(devs: &[NetDev]) -> String {
     let one = |dev: &NetDev| {
-        let addrs: Vec<String> = dev.addrs.iter().map(ToString::to_string).collect();
-        let state = if dev.up { "" } else { ", down" };
-        format!("{} ({}{state})", dev.name, addrs.join(", "))
+        let mut facts: Vec<String> = dev.addrs.iter().map(ToString::to_string).collect();
+        if facts.is_empty() {
+            facts.push("no address".to_owned());
+        }
+        if !dev.up {
+            facts.push("down".to_owned());
+        }
+        format!("{} ({})", dev.name, facts.join(", "))
     };
     devs.iter().map(one).collect::<Vec<_>>().join("; ")
 }

@@ -215,7 +215,8 @@ impl Inbox {
         let want = want.clamp(1, MAX_RECEIVE);
         let mut names = [const { MaybeUninit::<libc::sockaddr_in6>::zeroed() }; MAX_RECEIVE];
         let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; MAX_RECEIVE];
-        let mut controls = [const { MaybeUninit::<Control>::uninit() }; MAX_RECEIVE];
+        // The kernel leaves gaps between what it writes.
+        let mut controls = [const { MaybeUninit::<Control>::zeroed() }; MAX_RECEIVE];
         // SAFETY: plain old data for which all zeros are a value.
         let mut headers: [libc::mmsghdr; MAX_RECEIVE] = unsafe { zeroed() };
         for (i, buffer) in self.bytes.chunks_exact_mut(RECEIVE_LEN).take(want).enumerate() {
@@ -252,7 +253,7 @@ impl Inbox {
             let name = unsafe { names[i].assume_init_ref() };
             let header = &headers[i].msg_hdr;
             let used = (header.msg_controllen as usize).min(CONTROL_LEN);
-            // SAFETY: the kernel has written the first `used` bytes; `u8` has no invalid values.
+            // SAFETY: zeroed when made, perhaps overwritten by the kernel.
             let control =
                 unsafe { std::slice::from_raw_parts(controls[i].as_ptr().cast::<u8>(), used) };
             let (from, source_port) = address_of(name);

@@ -4,11 +4,11 @@
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
 
-use crocevia::{Completion, Cq, Error, Moderation, Span};
+use crocevia::{Completion, Cq, Error, Moderation, Span, WcStatus};
 
 use crate::abi::*;
 use crate::convert;
-use crate::entry::{context_of, fill_cq_ex};
+use crate::entry::{context_of, failed, fill_cq_ex};
 use crate::errno::{Done, EINVAL, Fail, code, guarded, object, set_errno};
 use crate::handle::{ChannelHandle, CqHandle, Slot, disown, find, free, give, trust};
 
@@ -149,6 +149,9 @@ unsafe fn take<const N: usize>(cq: &Cq, count: usize, out: *mut ibv_wc) -> usize
         let want = N.min(count - taken);
         let got = cq.poll(&mut batch[..want]);
         for (i, completion) in batch[..got].iter().enumerate() {
+            if completion.status != WcStatus::Success {
+                failed::report(cq, completion);
+            }
             // SAFETY: taken + i < count.
             unsafe { out.add(taken + i).write(convert::wc(completion)) };
         }

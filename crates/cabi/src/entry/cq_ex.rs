@@ -3,9 +3,11 @@
 
 use core::ffi::{c_int, c_uint, c_void};
 
+use crocevia::WcStatus;
+
 use crate::abi::*;
 use crate::convert;
-use crate::entry::{context_of, create};
+use crate::entry::{context_of, create, failed};
 use crate::errno::{EINVAL, Fail, guarded, object};
 use crate::handle::{ContextHandle, CqHandle, PdHandle, is_live, trust};
 
@@ -81,6 +83,9 @@ unsafe fn handle<'a>(cq: *mut ibv_cq_ex) -> &'a CqHandle {
 unsafe fn advance(handle: &CqHandle) -> c_int {
     let next = guarded("ibv_start_poll", || handle.cq.get().poll_one());
     let Some(Some(completion)) = next else { return libc::ENOENT };
+    if completion.status != WcStatus::Success {
+        failed::report(handle.cq.get(), &completion);
+    }
     // SAFETY: by contract nobody else looks at what the polling thread reads.
     unsafe {
         let public = handle.public.get();

@@ -6,6 +6,7 @@ mod cq;
 mod cq_ex;
 mod device;
 mod event;
+mod failed;
 mod misc;
 mod mw;
 mod pd_mr;

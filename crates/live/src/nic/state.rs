@@ -8,8 +8,9 @@ use crate::counters::LinkCounters;
 use crate::mem::ProcessMemory;
 use crate::udp::UdpLink;
 
-/// When the kernel can take no more, it is asked again after this time.
-const RETRY: Span = Span::from_us(50);
+/// When the kernel can take no more, it is asked again after this time at the latest: a socket says
+/// when it has room, an interface does not.
+const RETRY: Span = Span::from_us(500);
 
 /// Device and link.
 pub(super) struct State {
@@ -49,7 +50,8 @@ impl State {
         let mut sink = |packet: &Packet<Payload<'_>>| device.receive(now, packet);
         let arrived = link.receive(now, everywhere, &mut sink);
         let due = self.deadline.is_some_and(|deadline| deadline.is_due(now));
-        if arrived == 0 && !due {
+        let unblocked = link.is_blocked() && link.flush();
+        if arrived == 0 && !due && !unblocked {
             return false;
         }
         if due {
@@ -81,12 +83,17 @@ impl State {
 
     /// Works out when the next step is due.
     pub(super) fn replan(&mut self, now: Instant) {
-        let mut deadline = self.device.poll_timeout(now);
-        let retry = self.link.is_blocked().then(|| now + RETRY);
-        for other in [self.link.next_due(), retry].into_iter().flatten() {
-            deadline = Some(deadline.map_or(other, |d| d.earlier(other)));
+        let device = self.device.poll_timeout(now);
+        self.deadline = if self.link.is_blocked() {
+            // What the device has to send has to wait, whatever it says; its timers can.
+            let retry = now + RETRY;
+            Some(device.map_or(retry, |at| if at.is_before(retry) { retry } else { at }))
+        } else {
+            device
+        };
+        if let Some(due) = self.link.next_due() {
+            self.deadline = Some(self.deadline.map_or(due, |at| at.earlier(due)));
         }
-        self.deadline = deadline;
     }
 
     /// Takes events from the device, as many as fit.

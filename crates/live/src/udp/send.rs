@@ -203,8 +203,15 @@ impl UdpLink {
                         self.sender.blocked = true;
                         return false;
                     }
-                    Some(libc::EMSGSIZE | libc::EIO | libc::EINVAL) if first.packets > 1 => {
+                    Some(error @ (libc::EMSGSIZE | libc::EIO | libc::EINVAL))
+                        if first.packets > 1 =>
+                    {
                         self.counters.tx_train_refused += 1;
+                        // Of the interface: it cannot sum up what it cuts. The others are of this
+                        // destination (a smaller MTU on the way), and trains to others may go.
+                        if error == libc::EIO {
+                            self.sender.limits.segments = 1;
+                        }
                         self.sender.split();
                     }
                     _ => {
@@ -255,10 +262,9 @@ impl Sender {
     }
 
     /// Turns the first waiting message into one for each packet, because the kernel does not cut
-    /// it; from now on trains are short enough, or single packets.
+    /// it.
     pub(super) fn split(&mut self) {
         let whole = self.messages[self.sent];
-        self.limits.segments = if whole.packets > 64 { 64 } else { 1 };
         let segment = usize::from(whole.out.segment).max(1);
         let end = whole.out.start + whole.out.len;
         let singles = (whole.out.start..end).step_by(segment).map(|start| {
