@@ -3,6 +3,7 @@
 //! takes over when nobody has polled for a while. All of it happens under one lock; events are
 //! delivered outside it.
 
+mod delivery;
 mod state;
 mod thread;
 
@@ -24,10 +25,11 @@ use crate::options::Options;
 use crate::sys;
 use crate::udp::UdpLink;
 
-use state::{Events, State};
+use delivery::Delivery;
+use state::State;
 
-/// Who is told of the device's events. Called without any lock of the NIC held, from the thread
-/// whose call led to the event or from the NIC's own; it must not block.
+/// Who is told of the device's events, one at a time and in order. Called without any lock of the
+/// NIC held, from a thread that calls the NIC or from the NIC's own; it must not block.
 pub trait EventSink: Send + Sync {
     /// Something happened.
     fn event(&self, event: Event);
@@ -62,6 +64,7 @@ struct Shared {
     clock: Clock,
     state: Mutex<State>,
     sink: Arc<dyn EventSink>,
+    delivery: Delivery,
     doorbell: EventFd,
     /// When somebody last polled, in nanoseconds of the clock, plus one; 0: never.
     polled: AtomicU64,
@@ -114,6 +117,7 @@ impl Nic {
             clock,
             state: Mutex::new(State::new(device, link)),
             sink,
+            delivery: Delivery::default(),
             doorbell: EventFd::doorbell().map_err(|e| system("no event descriptor", e))?,
             polled: AtomicU64::new(0),
             driven: AtomicU64::new(0),
@@ -326,21 +330,14 @@ impl Shared {
     }
 
     /// Unlocks, and tells the sink what has happened.
-    fn deliver<'a>(&'a self, mut state: MutexGuard<'a, State>) {
-        loop {
-            let events: Events = state.take_events();
-            drop(state);
-            for event in events.iter() {
-                self.sink.event(event);
-            }
-            if !events.is_full() {
-                return;
-            }
-            match self.lock() {
-                Some(again) => state = again,
-                None => return,
-            }
+    fn deliver(&self, mut state: MutexGuard<'_, State>) {
+        let mut events = state.events().peekable();
+        if events.peek().is_none() {
+            return;
         }
+        self.delivery.add(events);
+        drop(state);
+        self.delivery.run(|event| self.sink.event(event));
     }
 
     /// Sends what is owed, for at most `limit`.

@@ -96,38 +96,8 @@ impl State {
         }
     }
 
-    /// Takes events from the device, as many as fit.
-    pub(super) fn take_events(&mut self) -> Events {
-        let mut events = Events::default();
-        while !events.is_full() {
-            match self.device.poll_event() {
-                Some(event) => events.push(event),
-                None => break,
-            }
-        }
-        events
-    }
-}
-
-/// A few events, on the stack.
-#[derive(Default)]
-pub(super) struct Events {
-    list: [Option<Event>; 16],
-    len: usize,
-}
-
-impl Events {
-    fn push(&mut self, event: Event) {
-        self.list[self.len] = Some(event);
-        self.len += 1;
-    }
-
-    /// Whether no more fit: there may be others in the device.
-    pub(super) fn is_full(&self) -> bool {
-        self.len == self.list.len()
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = Event> {
-        self.list[..self.len].iter().copied().flatten()
+    /// What the device has raised.
+    pub(super) fn events(&mut self) -> impl Iterator<Item = Event> {
+        std::iter::from_fn(|| self.device.poll_event())
     }
 }
