@@ -322,6 +322,7 @@ impl Windows {
         let own = window.min(self.ceiling).saturating_sub(asked);
         let room = self.ceiling.saturating_sub(self.reads).min(own) / packet_cost;
         if self.reads == 0 {
+            self.read_places.leave(&mut self.read_line, qp);
             return room.clamp(1, wanted.max(1));
         }
         let quarter = window.min(self.ceiling) / packet_cost / 4;
@@ -348,9 +349,9 @@ impl Windows {
             }
             // Who is called and cannot use it goes to the back of the line, and the next arrival
             // calls another; with nothing outstanding there is none to come.
-            let calls = if self.reads == 0 { usize::MAX } else { 1 };
+            let calls = if self.reads == 0 { u64::MAX } else { (cost / FULL).max(1) };
             let next = || self.read_places.call(&mut self.read_line);
-            self.woken.extend(std::iter::from_fn(next).take(calls));
+            self.woken.extend(std::iter::from_fn(next).take(calls as usize));
         }
     }
 

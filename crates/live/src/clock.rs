@@ -16,9 +16,9 @@ impl Clock {
         Self { origin_ns: sys::monotonic_ns() }
     }
 
-    /// Nanoseconds since the start.
+    /// Nanoseconds since the start; none yet where the processors' clocks differ by a little.
     pub(crate) fn ns(&self) -> u64 {
-        sys::monotonic_ns().wrapping_sub(self.origin_ns)
+        sys::monotonic_ns().saturating_sub(self.origin_ns)
     }
 
     /// The present instant of the device's time.

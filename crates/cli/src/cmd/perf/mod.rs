@@ -33,9 +33,8 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
 fn server(plan: &Plan) -> Result<()> {
     // An address is listened on alone; an interface's name says nothing about TCP.
     let addr = plan.addr.as_deref().and_then(|addr| addr.parse::<IpAddr>().ok());
-    if plan.addr.is_some() {
-        super::devices(plan.addr.as_deref())?;
-    }
+    // Before anybody is asked to come: the session joins the NIC of this process.
+    let _open = session::chosen(plan)?;
     let listener = exchange::listen(addr, plan.port)?;
     if plan.announce {
         let address = listener

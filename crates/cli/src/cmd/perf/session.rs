@@ -270,16 +270,21 @@ fn greet(control: &mut Control, plan: &Plan, side: Side) -> Result<(Context, Ask
     Ok((context, ask, gid))
 }
 
+/// The device that was asked for.
+pub(crate) fn chosen(plan: &Plan) -> Result<Option<Context>> {
+    Ok(match &plan.addr {
+        Some(addr) => Some(Context::open_addr(addr)?),
+        None if std::env::var_os("CROCEVIA_ADDR").is_some() => Some(Context::open_default()?),
+        None => None,
+    })
+}
+
 /// The device that was asked for; else the one that the TCP connection came or went through.
 fn open_context(control: &Control, plan: &Plan, side: Side) -> Result<Context> {
-    if let Some(addr) = &plan.addr {
-        return Ok(Context::open_addr(addr)?);
+    if let Some(context) = chosen(plan)? {
+        return Ok(context);
     }
-    let own = match std::env::var_os("CROCEVIA_ADDR") {
-        Some(_) => None,
-        None => control.local_ip(),
-    };
-    match own {
+    match control.local_ip() {
         // On one machine and one address both ends would want the same port of it.
         Some(IpAddr::V4(ip))
             if side == Side::Client && ip.is_loopback() && control.peer_ip() == Some(ip.into()) =>
