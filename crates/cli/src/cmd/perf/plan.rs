@@ -195,7 +195,8 @@ pub(crate) struct PerfRecord {
     #[arg(short, long, conflicts_with = "size")]
     all: bool,
 
-    /// Messages of each size, over all queue pairs [default: 5000; 1000 for read-bw, atomic-bw and lat]
+    /// Messages of each size, over all queue pairs
+    /// [default: 5000; 1000 for read-bw, atomic-bw and lat]
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(5..))]
     iters: Option<u64>,
 
