@@ -326,7 +326,9 @@ impl Windows {
             return room.clamp(1, wanted.max(1));
         }
         let quarter = window.min(self.ceiling) / packet_cost / 4;
-        let piece = READ_PIECE.min(quarter).min(wanted).max(1);
+        // What would leave less than a piece behind is asked for whole.
+        let piece = if wanted < 2 * READ_PIECE { wanted } else { READ_PIECE };
+        let piece = piece.min(quarter).max(1);
         if room >= piece && self.read_places.serve(&self.read_line, qp) {
             return room.min(wanted);
         }
