@@ -17,6 +17,9 @@ VARIANTS = [
     ("loss-5-long", ["-n", "100", "-s", "65536", "-m", "4096"], f"loss=5%,{SEED}"),
     ("all-faults-events", ["-e", "-n", "300"], f"loss=2%,dup=2%,reorder=2%,corrupt=1%,{SEED}"),
 ]
+# Each end leaves as soon as it has what it wants, so that its last acknowledgement may be lost.
+LEAVE = ["-n", "5", "-s", "20000"]
+LEAVES = 60
 OTHERS = ("ibv_uc_pingpong", "ibv_ud_pingpong", "ibv_srq_pingpong")
 TIMEOUT = 120
 
@@ -32,6 +35,11 @@ def pingpong(env, ends, program, options, faults):
         if not re.search(r"^\d+ iters in ", result.out, re.M):
             raise Fail("  no closing line\n" + result.show(title))
     return re.search(r"= ([\d.]+ usec/iter)", client.out).group(1)
+
+
+def leave(env):
+    for seed in range(LEAVES):
+        pingpong(env, net.loopback(), "ibv_rc_pingpong", LEAVE, f"loss=5%,seed={seed}")
 
 
 def devices(env):
@@ -57,5 +65,6 @@ def cases(env):
     for name, options, faults in VARIANTS:
         yield Case(f"pingpong/{name}",
                    lambda o=options, f=faults: pingpong(env, net.loopback(), "ibv_rc_pingpong", o, f))
+    yield Case("pingpong/loss-5-leave", lambda: leave(env))
     for program in OTHERS:
         yield Case(f"pingpong/{program}", lambda p=program: pingpong(env, net.loopback(), p, [], None))

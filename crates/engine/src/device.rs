@@ -6,6 +6,7 @@ use wire::{Encapsulation, Gid, Instant, Mtu, Operation, PKey, Packet, Qpn, Servi
 
 use crate::attr::QpState;
 use crate::counters::Counters;
+use crate::departed::Departed;
 use crate::event::{AsyncEvent, Event};
 use crate::keys::Keys;
 use crate::memory::{HostMemory, Payload};
@@ -77,6 +78,8 @@ pub struct Device<M> {
     pub(crate) groups: BTreeMap<Gid, Vec<Qpn>>,
     /// Last words of destroyed queue pairs.
     pub(crate) farewells: VecDeque<Train>,
+    /// Destroyed queue pairs whose peers may not know yet what was executed.
+    pub(crate) departed: Departed,
     /// Queue pairs whose train the driver has: they settle at the next call.
     pub(crate) unsettled: Vec<u32>,
     pub(crate) paused: [Option<Instant>; 8],
@@ -111,6 +114,7 @@ impl<M: HostMemory> Device<M> {
             link: LinkState::Up,
             groups: BTreeMap::new(),
             farewells: VecDeque::new(),
+            departed: Departed::default(),
             unsettled: Vec::new(),
             paused: [None; 8],
             woken: Vec::new(),
@@ -169,12 +173,11 @@ impl<M: HostMemory> Device<M> {
     }
 
     fn deliver(&mut self, now: Instant, qpn: Qpn, packet: &Packet<Payload<'_>>) {
-        let counters = &mut self.shared.counters;
         let index = self.by_qpn.get(&qpn.get()).copied();
         let Some((index, qp)) = index.and_then(|i| Some((i, self.qps.get_mut(i)?))) else {
-            counters.rx_unknown_qp += 1;
-            return;
+            return self.receive_departed(now, packet);
         };
+        let counters = &mut self.shared.counters;
         let q = &qp.facts;
         if packet.bth.opcode.service() == Some(Service::Cnp) {
             counters.rp_cnp_ignored += 1;
@@ -282,16 +285,18 @@ impl<M: HostMemory> Device<M> {
     /// waits for any more are taken out when there are too many.
     fn wake_at(&mut self, owner: Owner, at: Instant) {
         self.sched.wake_at(owner, at);
-        let objects = self.qps.bound() + self.shared.cqs.bound();
+        let departed = self.departed.len() as u32;
+        let objects = self.qps.bound() + self.shared.cqs.bound() + departed;
         if self.sched.wakes_len() <= 32 + 4 * objects as usize {
             return;
         }
-        let (qps, cqs) = (&self.qps, &self.shared.cqs);
+        let (qps, cqs, departed) = (&self.qps, &self.shared.cqs, &self.departed);
         self.sched.prune(|owner, at| match owner {
             Owner::Qp(index) => {
                 qps.get(index).is_some_and(|qp| qp.wake == Some(at) || qp.wake_later == Some(at))
             }
             Owner::Cq(index) => cqs.get(index).is_some_and(|s| s.cq.period_ends() == Some(at)),
+            Owner::Departed(qpn) => departed.awaits(qpn, at),
         });
     }
 

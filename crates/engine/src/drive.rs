@@ -30,6 +30,7 @@ impl<M: HostMemory> Device<M> {
                         self.shared.events.push_back(Event::Completion(crate::cq::CqId(index)));
                     }
                 }
+                Owner::Departed(qpn) => self.departed.timeout(&mut self.sched, qpn, at, now),
             }
         }
     }
@@ -65,6 +66,9 @@ impl<M: HostMemory> Device<M> {
         }
         if let Some(last_words) = self.farewells.pop_front() {
             *train = last_words;
+            return true;
+        }
+        if self.transmit_departed(now, train) {
             return true;
         }
         let allowed = self.unpaused(now, allowed);
@@ -137,7 +141,7 @@ impl<M: HostMemory> Device<M> {
             consider(now);
         }
         if self.link() == LinkState::Up {
-            if !self.farewells.is_empty() {
+            if !self.farewells.is_empty() || self.departed.has_work() {
                 consider(now);
             }
             for index in self.sched.ready() {

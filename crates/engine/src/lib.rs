@@ -5,6 +5,7 @@ pub mod attr;
 pub mod cm;
 pub mod counters;
 pub mod cq;
+mod departed;
 pub mod device;
 mod drive;
 pub mod error;

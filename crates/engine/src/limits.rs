@@ -36,6 +36,15 @@ pub const MAX_GIDS: usize = 256;
 pub const ACK_DELAY: Span = Span::from_us(20);
 /// Least time without a sign of a peer before a live device probes for a lost tail.
 pub const PROBE: Span = Span::from_us(500);
+/// When the last acknowledgement of a queue pair that has gone is repeated, counted from then.
+pub const LAST_WORDS: [Span; 3] = [Span::from_us(1000), Span::from_us(3000), Span::from_us(7000)];
+/// It is repeated if the peer asked for something within this time before: a peer that tries again
+/// every 67 ms (the usual timeout, code 14) has not had time to.
+pub const LAST_WORDS_WITHIN: Span = Span::from_ms(100);
+/// For so long a queue pair that has gone acknowledges what it had executed.
+pub const DEPARTED: Span = Span::from_ms(4000);
+/// Queue pairs that have gone and are remembered.
+pub const MAX_DEPARTED: usize = 1 << 12;
 /// Hop limit where the application gives none.
 pub const DEFAULT_HOP_LIMIT: u8 = 64;
 /// Packets that may be in flight unacknowledged on a queue pair (fewer than 2^23, transport rules).

@@ -62,10 +62,12 @@ impl<M: HostMemory> Device<M> {
             return Ok(Qpn::GSI);
         }
         let high = u32::from(self.slot) << 16;
-        let taken = &self.by_qpn;
+        let (taken, departed) = (&self.by_qpn, &self.departed);
         let low = self.keys.draw_until(|n| {
             let low = n & 0xFFFF;
-            (high | low) > 1 && (high | low) != 0xFF_FFFF && !taken.contains_key(&(high | low))
+            let qpn = high | low;
+            let free = !taken.contains_key(&qpn) && !departed.contains(qpn);
+            qpn > 1 && qpn != 0xFF_FFFF && free
         });
         Ok(Qpn::new(high | (low & 0xFFFF)))
     }
@@ -100,6 +102,7 @@ impl<M: HostMemory> Device<M> {
     pub fn destroy_qp(&mut self, qp: Qpn) -> Result<()> {
         let index = self.index(qp)?;
         let Some(mut pair) = self.qps.remove(index) else { return Err(no_such("queue pair")) };
+        self.departed.remember(&pair);
         pair.responder.owed.abandon();
         let mut train = Train::default();
         pair.facts.state = QpState::Err;

@@ -5,7 +5,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use wire::Instant;
 
-/// A wake-up of a queue pair (or, for `owner >= CQ_BASE`, of a completion queue).
+/// A wake-up; the two upper bits of `owner` tell whose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Wake {
     at: Instant,
@@ -32,9 +32,12 @@ impl PartialOrd for Wake {
 pub(crate) enum Owner {
     Qp(u32),
     Cq(u32),
+    /// A queue pair that has gone, by its number.
+    Departed(u32),
 }
 
 const CQ_BASE: u32 = 1 << 31;
+const DEPARTED_BASE: u32 = 1 << 30;
 
 /// Rotation of queue pairs with something to say, and the wake-ups.
 #[derive(Debug, Default)]
@@ -80,6 +83,7 @@ impl Scheduler {
         let owner = match owner {
             Owner::Qp(n) => n,
             Owner::Cq(n) => n | CQ_BASE,
+            Owner::Departed(n) => n | DEPARTED_BASE,
         };
         self.wakes.push(Wake { at, owner });
     }
@@ -99,8 +103,9 @@ impl Scheduler {
 }
 
 fn owner(wake: &Wake) -> Owner {
-    match wake.owner & CQ_BASE {
+    match wake.owner & (CQ_BASE | DEPARTED_BASE) {
         0 => Owner::Qp(wake.owner),
+        DEPARTED_BASE => Owner::Departed(wake.owner & !DEPARTED_BASE),
         _ => Owner::Cq(wake.owner & !CQ_BASE),
     }
 }

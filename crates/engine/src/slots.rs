@@ -52,7 +52,6 @@ impl<T> Slots<T> {
         self.items.len() as u32
     }
 
-    #[allow(dead_code)]
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.items.iter().enumerate().filter_map(|(i, item)| Some((i as u32, item.as_ref()?)))
     }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use engine::{Device, DeviceConfig, Error, ErrorKind, Event, LinkState};
 use wire::Instant;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, ns_until};
 use crate::counters::LinkCounters;
 use crate::eventfd::EventFd;
 use crate::info::DeviceInfo;
@@ -48,7 +48,7 @@ const CALLS_NS: u64 = 1_000_000;
 const EMPTY_POLLS: u32 = 8;
 /// Upper bits of queue pair numbers, while a process has its addresses to itself.
 const SLOT: u8 = 1;
-/// How long [`Nic::close`] tries to send what is owed.
+/// How long [`Nic::close`] tries to send what is owed; the device's last words take 7 ms.
 const CLOSE: Duration = Duration::from_millis(20);
 
 /// An open device.
@@ -170,8 +170,9 @@ impl Nic {
         self.shared.progress()
     }
 
-    /// Sends what is owed to peers and ends the thread. The device stays usable, but only calls of
-    /// the application drive it.
+    /// Sends what is owed to peers and ends the thread. Where a peer may have missed the last
+    /// acknowledgement, that takes some milliseconds: see [`Device::depart`]. The device stays
+    /// usable, but only calls of the application drive it.
     pub fn close(&self) {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if self.shared.is_orphaned() {
@@ -206,8 +207,8 @@ fn register(shared: &Arc<Shared>) {
 }
 
 /// Sends what all NICs of this process owe to their peers: for the end of the process, so that no
-/// peer waits for an acknowledgement that was about to leave. Bounded in time; takes no lock for
-/// long.
+/// peer waits for an acknowledgement that was about to leave, or that was lost. Bounded in time;
+/// takes no lock for long.
 pub fn flush_all() {
     let open: Vec<_> = match OPEN.try_lock() {
         Ok(open) => open.iter().filter_map(Weak::upgrade).collect(),
@@ -325,7 +326,7 @@ impl Shared {
         let Some(deadline) = deadline else { return false };
         let now_ns = now.as_ps() / 1000;
         let slack = if self.is_polled(now_ns) { thread::NAP_NS } else { 0 };
-        let latest_ns = now_ns + crate::clock::ns_until(deadline, now) + slack;
+        let latest_ns = now_ns + ns_until(deadline, now) + slack;
         latest_ns < self.wakes.load(Ordering::Acquire)
     }
 
@@ -340,24 +341,36 @@ impl Shared {
         self.delivery.run(|event| self.sink.event(event));
     }
 
-    /// Sends what is owed, for at most `limit`.
+    /// Sends what is owed and answers peers until the device has said its last words, for at most
+    /// `limit`.
     fn flush(&self, limit: Duration) {
         let start = self.clock.ns();
-        let over = || self.clock.ns().wrapping_sub(start) > limit.as_nanos() as u64;
-        loop {
-            if let Some(mut state) = self.try_lock() {
-                state.device().hasten();
-                let done = state.transmit(self.clock.now(), CALL_BATCHES);
-                if done {
-                    return self.deliver(state);
+        let left = || (limit.as_nanos() as u64).checked_sub(self.clock.ns().wrapping_sub(start));
+        let (mut told, mut fds) = (false, Vec::new());
+        while let Some(left_ns) = left() {
+            let Some(mut state) = self.try_lock() else {
+                if self.is_orphaned() {
+                    return;
                 }
-            } else if self.is_orphaned() {
-                return;
+                sys::yield_now();
+                continue;
+            };
+            if !std::mem::replace(&mut told, true) {
+                state.device().depart();
             }
-            if over() {
-                return;
+            let now = self.clock.now();
+            state.step(now, true, CALL_BATCHES);
+            let done = state.transmit(now, CALL_BATCHES);
+            state.replan(now);
+            if done && !state.device().is_departing() {
+                return self.deliver(state);
             }
-            sys::yield_now();
+            let sleep_ns = state.deadline().map_or(left_ns, |at| ns_until(at, now).min(left_ns));
+            fds.clear();
+            state.interests(&mut fds);
+            self.deliver(state);
+            // What comes of it is seen in the next turn.
+            let _ = sys::poll(&mut fds, Some(Duration::from_nanos(sleep_ns)));
         }
     }
 }

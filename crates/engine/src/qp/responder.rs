@@ -22,6 +22,9 @@ pub(crate) struct Responder {
     /// Next sequence to execute.
     pub(crate) expected: u64,
     pub(crate) msn: Msn,
+    /// When a SEND or WRITE last came that was executed, then or before; `None` if something else
+    /// has been asked for since, or refused.
+    pub(crate) heard: Option<Instant>,
     silent: Silent,
     message: Option<Message>,
     pub(crate) taken: Taken,
@@ -132,6 +135,7 @@ impl Responder {
                 self.silent = Silent::No;
                 self.expected += psns;
                 let replied = operation == Operation::ReadRequest || operation.is_atomic();
+                self.heard = (!replied).then_some(now);
                 if packet.bth.ack_request && !replied {
                     self.owed.ack(self.expected - 1, now, sh.ack_delay);
                 }
@@ -154,6 +158,7 @@ impl Responder {
             Fault::Receive | Fault::Operational => NakCode::RemoteOperationalError,
             Fault::Invalid | Fault::TooLong | Fault::NotReady => NakCode::InvalidRequest,
         };
+        self.heard = None;
         self.owed.nak(self.expected, Syndrome::Nak(code));
         self.owed.finish();
         sh.counters.count(fault);
@@ -441,6 +446,7 @@ impl Responder {
                 self.owed.reply_again(reply, q.mtu, q.max_dest_rd_atomic);
             }
         } else {
+            self.heard = self.heard.map(|_| now);
             // Also after a NAK, which may have been lost.
             self.owed.ack(self.expected - 1, now, sh.ack_delay);
         }

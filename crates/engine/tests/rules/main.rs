@@ -5,6 +5,7 @@ mod pair;
 
 mod completion;
 mod datagram;
+mod departed;
 mod hostile;
 mod known_faults;
 mod memory;

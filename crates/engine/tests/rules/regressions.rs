@@ -136,17 +136,21 @@ fn a_link_that_is_down_holds_last_words_and_wants_no_polling() {
     b.host.device.handle_link(LinkState::Up);
     assert_eq!(b.host.device.poll_timeout(b.now), Some(b.now));
     assert_eq!(b.lines(), ["Acknowledge 200 ack msn=1"]);
+    assert_eq!(b.after(Span::from_ms(10)), ["Acknowledge 200 ack msn=1"; 3]);
     assert_eq!(b.host.device.poll_timeout(b.now), None);
 }
 
 #[test]
-fn a_queue_pair_destroyed_while_the_link_is_down_has_no_last_words() {
-    let mut b = owing();
-    b.host.device.handle_link(LinkState::Down);
-    b.host.device.destroy_qp(b.qp).expect("a queue pair");
-    b.host.device.handle_link(LinkState::Up);
-    assert_eq!(b.after(Span::from_ms(10)), [""; 0]);
-    assert_eq!(b.host.device.poll_timeout(b.now), None);
+fn a_queue_pair_destroyed_while_the_link_is_down_has_its_last_words_if_it_comes_up_soon() {
+    for (down, words) in [(90, 3), (110, 0)] {
+        let mut b = owing();
+        b.host.device.handle_link(LinkState::Down);
+        b.host.device.destroy_qp(b.qp).expect("a queue pair");
+        assert_eq!(b.after(Span::from_ms(down)), [""; 0]);
+        b.host.device.handle_link(LinkState::Up);
+        assert_eq!(b.after(Span::from_ms(10)), vec!["Acknowledge 200 ack msn=1"; words]);
+        assert_eq!(b.host.device.poll_timeout(b.now), None);
+    }
 }
 
 #[test]

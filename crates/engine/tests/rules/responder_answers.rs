@@ -203,7 +203,7 @@ fn a_destroyed_queue_pair_sends_the_acknowledgement_that_it_owes() {
     assert_eq!(b.lines(), ["Acknowledge 200 ack msn=1"]);
     assert_eq!(b.receives(), ["1 Recv 8B"]);
     assert!(b.lines().is_empty());
-    assert!(b.answer(b.packet(Operation::SendOnly, 200).data(8).ack()).is_empty());
+    assert!(b.answer(b.packet(Operation::SendOnly, 201).data(8).ack()).is_empty());
     assert_eq!(b.counter("rx_unknown_qp"), 1);
 }
 
