@@ -29,11 +29,21 @@ SHAPES = [
     ("srq", "ib_send_bw", ["--use-srq", "-q", "2", "-n", "200"], 65536),
 ]
 
+# The receive buffer of a stock kernel, where an address has several sockets and queue pairs share them out.
+STOCK = [
+    ("ib_write_bw", ["-q", "16", "-n", "200"], 65536),
+    ("ib_read_bw", ["-q", "16", "-n", "200"], 65536),
+    ("ib_send_bw", ["-b", "-q", "8", "-n", "200"], 65536),
+    ("ib_send_bw", ["-e", "-q", "4", "-n", "200"], 65536),
+    ("ib_write_lat", ["-n", "1000"], 2),
+]
+STOCK_BUFFER = 212992
 
-def run_one(env, ends, program, options, sizes, gid=None):
+
+def run_one(env, ends, program, options, sizes, gid=None, before=()):
     need(program)
     port = free_port()
-    words = [program, "-F", "-p", str(port), *options]
+    words = [*before, program, "-F", "-p", str(port), *options]
     argv = [[], []]
     for side in (0, 1):
         own = list(words)
@@ -76,6 +86,10 @@ def cases(env):
     for shape, program, options, size in SHAPES:
         yield Case(f"perftest/loopback/{shape}/{program}",
                    lambda p=program, o=options, s=size: run_one(env, net.loopback(), p, o, [s]))
+    stock = ("env", f"CROCEVIA_RCVBUF={STOCK_BUFFER}")
+    for program, options, size in STOCK:
+        yield Case(f"perftest/loopback/stock-buffer{''.join(options[:-2])}/{program}",
+                   lambda p=program, o=options, s=size: run_one(env, net.loopback(), p, o, [s], before=stock))
     for who, user in (("root", False), ("unshare", True)):
         for mtu in (1500, 9000):
             place = f"veth{mtu}/{who}"

@@ -32,8 +32,10 @@ pub struct GidEntry {
 pub struct DeviceConfig {
     /// Source of every number that must not be guessed.
     pub seed: [u8; 32],
-    /// Upper eight bits of every queue pair number.
+    /// Upper eight bits of queue pair numbers.
     pub slot: u8,
+    /// How many slots there are from that one on; queue pairs take turns. 0 counts as 1.
+    pub slots: u8,
     /// GID table of the port; index = GID index.
     pub gids: Vec<GidEntry>,
     /// Active MTU of the port.
@@ -73,6 +75,9 @@ pub struct Device<M> {
     pub(crate) sched: Scheduler,
     pub(crate) keys: Keys,
     pub(crate) slot: u8,
+    pub(crate) slots: u8,
+    /// Queue pairs made, for their turns at the slots.
+    pub(crate) made: u8,
     pub(crate) mtu: Mtu,
     link: LinkState,
     pub(crate) groups: BTreeMap<Gid, Vec<Qpn>>,
@@ -110,6 +115,8 @@ impl<M: HostMemory> Device<M> {
             sched: Scheduler::default(),
             keys: Keys::new(config.seed),
             slot: config.slot,
+            slots: config.slots.max(1),
+            made: 0,
             mtu: config.mtu,
             link: LinkState::Up,
             groups: BTreeMap::new(),

@@ -53,7 +53,7 @@ impl<M: HostMemory> Device<M> {
         }
     }
 
-    /// A number that does not follow from earlier ones: the slot above, 16 random bits below.
+    /// A number that does not follow from earlier ones: a slot above, 16 random bits below.
     fn draw_qpn(&mut self, kind: QpType) -> Result<Qpn> {
         if kind == QpType::Gsi {
             if self.by_qpn.contains_key(&Qpn::GSI.get()) {
@@ -61,7 +61,9 @@ impl<M: HostMemory> Device<M> {
             }
             return Ok(Qpn::GSI);
         }
-        let high = u32::from(self.slot) << 16;
+        let slot = self.slot.wrapping_add(self.made);
+        self.made = (self.made + 1) % self.slots;
+        let high = u32::from(slot) << 16;
         let (taken, departed) = (&self.by_qpn, &self.departed);
         let low = self.keys.draw_until(|n| {
             let low = n & 0xFFFF;

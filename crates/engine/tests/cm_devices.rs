@@ -70,6 +70,7 @@ impl Host {
         let config = DeviceConfig {
             seed: [host; 32],
             slot: host,
+            slots: 1,
             gids: vec![entry(gid(host, false)), entry(gid(host, true))],
             mtu: Mtu::B1024,
             receive_buffer: 1 << 20,

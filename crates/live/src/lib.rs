@@ -6,6 +6,7 @@
 
 mod clock;
 mod counters;
+mod epoll;
 mod eventfd;
 mod icrc;
 mod info;

@@ -46,7 +46,7 @@ const CALL_BATCHES: usize = 8;
 const CALLS_NS: u64 = 1_000_000;
 /// Empty polls before a poller gives way to others.
 const EMPTY_POLLS: u32 = 8;
-/// Upper bits of queue pair numbers, while a process has its addresses to itself.
+/// First of the slots of queue pair numbers, while a process has its addresses to itself.
 const SLOT: u8 = 1;
 /// How long [`Nic::close`] tries to send what is owed; the device's last words take 7 ms.
 const CLOSE: Duration = Duration::from_millis(20);
@@ -98,10 +98,11 @@ impl Nic {
         let (link, gids) = UdpLink::open(info, options)?;
         let mut seed = [0; 32];
         sys::random(&mut seed).map_err(|e| system("no random numbers", e))?;
-        let receive_buffer = link.receive_buffer();
+        let (receive_buffer, slots) = (link.receive_buffer(), link.slots());
         let config = DeviceConfig {
             seed,
             slot: SLOT,
+            slots,
             gids: gids.clone(),
             mtu: info.mtu,
             receive_buffer,
@@ -142,7 +143,7 @@ impl Nic {
         self.shared.clock.now()
     }
 
-    /// Bytes of receive buffer behind each address, as the kernel counts them.
+    /// Bytes of receive buffer behind each receiving socket, as the kernel counts them.
     pub fn receive_buffer(&self) -> u64 {
         self.shared.receive_buffer
     }
@@ -249,6 +250,7 @@ impl Shared {
             let config = DeviceConfig {
                 seed: [0; 32],
                 slot: SLOT,
+                slots: 1,
                 gids: self.info.gids.clone(),
                 mtu: self.info.mtu,
                 receive_buffer: self.receive_buffer,

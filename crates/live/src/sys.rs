@@ -150,6 +150,54 @@ pub(crate) fn eventfd(flags: c_int) -> io::Result<OwnedFd> {
     unsafe { check(libc::eventfd(0, flags)).map(|fd| OwnedFd::from_raw_fd(fd)) }
 }
 
+/// An epoll instance.
+pub(crate) fn epoll_create() -> io::Result<OwnedFd> {
+    // SAFETY: takes a number; a descriptor that it returns is new and nobody else's.
+    unsafe { check(libc::epoll_create1(libc::EPOLL_CLOEXEC)).map(|fd| OwnedFd::from_raw_fd(fd)) }
+}
+
+/// Adds a descriptor to an epoll instance, to be told of when it can be read.
+pub(crate) fn epoll_add(epoll: BorrowedFd<'_>, fd: BorrowedFd<'_>, number: u64) -> io::Result<()> {
+    let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: number };
+    let (epoll, fd) = (epoll.as_raw_fd(), fd.as_raw_fd());
+    // SAFETY: the pointer is to `event`, which outlives the call; both descriptors are open.
+    check(unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &raw mut event) }).map(drop)
+}
+
+/// Fills in what is ready at an epoll instance now; how many there are.
+pub(crate) fn epoll_ready(
+    epoll: BorrowedFd<'_>,
+    events: &mut [libc::epoll_event],
+) -> io::Result<usize> {
+    let (fd, len) = (epoll.as_raw_fd(), events.len() as c_int);
+    // SAFETY: the pointer and length describe `events`.
+    check(unsafe { libc::epoll_wait(fd, events.as_mut_ptr(), len, 0) }).map(|n| n as usize)
+}
+
+/// Lets a program choose the socket of a datagram among those that share the port.
+pub(crate) fn attach_reuseport_filter(
+    fd: BorrowedFd<'_>,
+    program: &[libc::sock_filter],
+) -> io::Result<()> {
+    let program = libc::sock_fprog {
+        len: program.len() as u16,
+        // The kernel copies it and does not write.
+        filter: program.as_ptr().cast_mut(),
+    };
+    // SAFETY: the pointer and length describe `program`, and its own the instructions; both outlive
+    // the call.
+    let result = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_REUSEPORT_CBPF,
+            (&raw const program).cast::<c_void>(),
+            size_of::<libc::sock_fprog>() as socklen_t,
+        )
+    };
+    check(result).map(drop)
+}
+
 /// Where descriptors that the application does not know of begin: programs that use `select` need
 /// the low ones for themselves.
 const HIGH_DESCRIPTORS: c_int = 512;

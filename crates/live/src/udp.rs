@@ -1,10 +1,11 @@
-//! The default link: RoCEv2 over UDP sockets, without privilege. One receiving socket for each
-//! address of the device, on port 4791; up to sixteen sending sockets for each, whose ports are the
+//! The default link: RoCEv2 over UDP sockets, without privilege. Each address of the device is
+//! received on port 4791 (`udp/inlet`), and has up to sixteen sending sockets, whose ports are the
 //! flows' entropy. Opening is here, the two directions are in `udp/receive` and `udp/send`.
 //!
 //! Sending sockets are never connected and have path MTU discovery on PROBE: only then does the
 //! kernel number the datagrams of a train 0, 1, 2 …, which the ICRC has to know.
 
+mod inlet;
 mod receive;
 mod send;
 
@@ -21,8 +22,9 @@ use wire::transport::ROCE_PORT;
 use crate::counters::LinkCounters;
 use crate::info::DeviceInfo;
 use crate::options::Options;
-use crate::sys::{get_int, set_int};
+use crate::sys::set_int;
 
+use inlet::Inlets;
 use receive::Receiver;
 use send::Sender;
 
@@ -33,9 +35,11 @@ const BUFFER: usize = 4 << 20;
 pub(crate) struct UdpLink {
     pub(crate) counters: LinkCounters,
     ports: Vec<Port>,
+    inlets: Inlets,
     receiver: Receiver,
     sender: Sender,
     receive_buffer: u64,
+    slots: u8,
 }
 
 /// One address of the device.
@@ -44,15 +48,8 @@ struct Port {
     ip: IpAddr,
     /// Interface index, for link-local addresses.
     scope: u32,
-    socket: Socket,
     /// Sending sockets with their ports, made when first wanted.
     flows: [Option<(Socket, u16)>; send::FLOWS],
-    /// The kernel's count of drops when last told.
-    kernel_drops: u32,
-    /// Messages to ask for at the next receive.
-    appetite: usize,
-    /// Looks since the last message.
-    quiet: u32,
 }
 
 impl UdpLink {
@@ -62,7 +59,9 @@ impl UdpLink {
         info: &DeviceInfo,
         options: &Options,
     ) -> engine::Result<(Self, Vec<GidEntry>)> {
-        let mut ports = Vec::new();
+        let (mut ports, mut inlets) = (Vec::new(), Inlets::new());
+        let (scope, wanted) = (info.netdev.index, options.receive_buffer);
+        let mut receive_buffer = None;
         let mut gids = Vec::with_capacity(info.gids.len());
         for (index, entry) in info.gids.iter().enumerate() {
             let empty = GidEntry { gid: Gid::default(), ..*entry };
@@ -70,16 +69,17 @@ impl UdpLink {
                 gids.push(empty);
                 continue;
             }
-            match Port::open(entry.gid, info.netdev.index, options.receive_buffer) {
-                Ok(port) => {
-                    ports.push(port);
+            match inlets.open(entry.gid, scope, wanted) {
+                Ok(bytes) => {
+                    receive_buffer = Some(receive_buffer.map_or(bytes, |least| bytes.min(least)));
+                    ports.push(Port::new(entry.gid, scope));
                     gids.push(*entry);
                 }
                 Err(e) if index == 0 => return Err(bind_error(entry.gid.to_ip(), &e)),
                 Err(_) => gids.push(empty),
             }
         }
-        let Some(receive_buffer) = ports.iter().map(Port::receive_buffer).min() else {
+        let Some(receive_buffer) = receive_buffer else {
             return Err(Error::new(
                 ErrorKind::NoDevice,
                 format!("interface {} has no address to bind", info.netdev.name),
@@ -88,24 +88,36 @@ impl UdpLink {
         while gids.last().is_some_and(|entry| entry.gid.is_zero()) {
             gids.pop();
         }
+        let slots = Inlets::spread(receive_buffer);
+        inlets.share(scope, slots, wanted).map_err(|e| {
+            Error::new(ErrorKind::System, format!("{}: no event descriptor: {e}", info.name))
+        })?;
         let link = Self {
             counters: LinkCounters::default(),
             receiver: Receiver::new(options.faults),
             sender: Sender::new(ports[0].ip),
             ports,
+            inlets,
             receive_buffer,
+            slots,
         };
         Ok((link, gids))
     }
 
-    /// Bytes of receive buffer behind each address, as the kernel counts them.
+    /// Over how many slots of numbers queue pairs are to be spread, for each to have a receive
+    /// buffer.
+    pub(crate) fn slots(&self) -> u8 {
+        self.slots
+    }
+
+    /// Bytes of receive buffer behind each address and slot, as the kernel counts them.
     pub(crate) fn receive_buffer(&self) -> u64 {
         self.receive_buffer
     }
 
     /// Appends what has to be waited for: packets to come, room to send if that is lacking.
     pub(crate) fn interests(&self, out: &mut Vec<libc::pollfd>) {
-        out.extend(self.ports.iter().map(|p| crate::sys::interest(p.socket.as_fd(), libc::POLLIN)));
+        self.inlets.interests(out);
         if let Some(socket) = self.sender.blocked_on(&self.ports) {
             out.push(crate::sys::interest(socket.as_fd(), libc::POLLOUT));
         }
@@ -160,42 +172,8 @@ fn set_buffer(socket: &Socket, force: c_int, name: c_int, bytes: usize) -> io::R
 }
 
 impl Port {
-    fn open(gid: Gid, scope: u32, receive_buffer: Option<usize>) -> io::Result<Self> {
-        let ip = gid.to_ip();
-        let socket = datagram_socket(ip)?;
-        let fd = socket.as_fd();
-        match ip {
-            IpAddr::V4(_) => {
-                set_int(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
-                set_int(fd, libc::IPPROTO_IP, libc::IP_RECVTTL, 1)?;
-            }
-            IpAddr::V6(_) => {
-                set_int(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
-                set_int(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT, 1)?;
-                // The kernel's Soft-RoCE sends datagrams without UDP checksum.
-                set_int(fd, libc::SOL_UDP, libc::UDP_NO_CHECK6_RX, 1)?;
-            }
-        }
-        set_int(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
-        // Kernels before 5.0 do not know it; trains then come in packets.
-        let _ = set_int(fd, libc::SOL_UDP, libc::UDP_GRO, 1);
-        let bytes = receive_buffer.unwrap_or(BUFFER);
-        set_buffer(&socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, bytes)?;
-        socket.bind(&socket_address(ip, ROCE_PORT, scope).into())?;
-        Ok(Self {
-            gid,
-            ip,
-            scope,
-            socket,
-            flows: [const { None }; send::FLOWS],
-            kernel_drops: 0,
-            appetite: 1,
-            quiet: 0,
-        })
-    }
-
-    fn receive_buffer(&self) -> u64 {
-        get_int(self.socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap_or(0).max(0) as u64
+    fn new(gid: Gid, scope: u32) -> Self {
+        Self { gid, ip: gid.to_ip(), scope, flows: [const { None }; send::FLOWS] }
     }
 }
 

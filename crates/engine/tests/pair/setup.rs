@@ -27,6 +27,7 @@ pub fn config(index: usize, seed: u64) -> DeviceConfig {
     DeviceConfig {
         seed: bytes,
         slot: index as u8 + 1,
+        slots: 1,
         gids: vec![entry(gid(index)), entry(gid6(index))],
         mtu: Mtu::B4096,
         receive_buffer: 4 << 20,

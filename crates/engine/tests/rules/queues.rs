@@ -491,6 +491,22 @@ fn connected_services_take_no_address_and_unknown_queue_pairs_nothing() {
 }
 
 #[test]
+fn queue_pairs_take_turns_at_the_slots() {
+    for (slot, slots, expected) in [
+        (1, 0, [1, 1, 1, 1]),
+        (3, 1, [3, 3, 3, 3]),
+        (1, 3, [1, 2, 3, 1]),
+        (254, 4, [254, 255, 0, 1]),
+    ] {
+        let mut b = Bench::with(|o| (o.config.slot, o.config.slots) = (slot, slots));
+        let others: Vec<Qpn> = (0..3).map(|_| b.another(Qpn::new(0x5555), |_, _| {})).collect();
+        let all = [&[b.qp][..], &others].concat();
+        let found: Vec<u32> = all.iter().map(|qp| qp.get() >> 16).collect();
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
 fn every_request_is_signaled_if_the_queue_pair_says_so() {
     let mut b = Bench::with(|o| o.sq_sig_all = true);
     b.post_with(1, SendOp::Send, 8, SendFlags::empty()).expect("good");

@@ -9,21 +9,16 @@ use wire::error::{DropReason, Layer};
 use wire::transport::parse;
 use wire::{Encapsulation, Gid, Instant, Packet, Path};
 
-use super::{Port, UdpLink};
+use super::UdpLink;
+use super::inlet::Inlet;
 use crate::counters::LinkCounters;
 use crate::icrc::{Checker, Flow, Verdict};
 use crate::mmsg::{self, Inbox, Incoming};
-
-/// An address on which nothing came for so many looks is looked at only now and then.
-const QUIET_AFTER: u32 = 256;
-/// Every so many looks.
-const QUIET_EVERY: u32 = 8;
 
 pub(super) struct Receiver {
     inbox: Inbox,
     gate: Gate,
     stage: Option<FaultStage<Held>>,
-    looks: u32,
 }
 
 /// What a packet has with it besides its bytes.
@@ -80,14 +75,13 @@ impl Receiver {
             inbox: Inbox::new(),
             gate: Gate { checker: Checker::new() },
             stage: faults.map(|spec| FaultStage::new(spec, 0)),
-            looks: 0,
         }
     }
 }
 
 impl UdpLink {
-    /// Takes what has arrived, at most one batch for each address, and hands the packets to `sink`;
-    /// how many messages there were. With `everywhere` unset, addresses that have long been quiet
+    /// Takes what has arrived, at most one batch from each socket, and hands the packets to `sink`;
+    /// how many messages there were. With `everywhere` unset, sockets that have long been quiet
     /// are looked at only now and then.
     pub(crate) fn receive(
         &mut self,
@@ -95,28 +89,39 @@ impl UdpLink {
         everywhere: bool,
         sink: &mut impl FnMut(&Packet<Payload<'_>>),
     ) -> usize {
-        let Self { counters, ports, receiver, .. } = self;
-        receiver.looks = receiver.looks.wrapping_add(1);
+        let look = self.inlets.look(everywhere);
         let mut total = 0;
-        let only = ports.len() == 1;
-        for port in ports {
-            let due = port.quiet < QUIET_AFTER || receiver.looks % QUIET_EVERY == 0;
-            if !(everywhere || only || due) {
-                continue;
-            }
-            let inbox = &mut receiver.inbox;
-            // Nothing there, or an error that the next look clears.
-            let count = inbox.receive(port.socket.as_fd(), port.appetite).unwrap_or(0);
-            port.quiet = if count == 0 { port.quiet.saturating_add(1) } else { 0 };
-            // A single message is the cheapest to ask for; ask for more while more come.
-            port.appetite = if count < port.appetite { 1 } else { 2 * count };
-            port.appetite = port.appetite.min(mmsg::MAX_RECEIVE);
-            for index in 0..count {
-                receiver.message(now, index, port, counters, sink);
-            }
-            total += count;
+        for &number in look.numbers() {
+            total += self.take(now, number, sink);
         }
-        total + usize::from(receiver.release(now, counters, sink))
+        if total == 0 && everywhere {
+            for &number in self.inlets.elsewhere(&look).numbers() {
+                total += self.take(now, number, sink);
+            }
+        }
+        total + usize::from(self.receiver.release(now, &mut self.counters, sink))
+    }
+
+    /// Takes a batch from a socket; how many messages it was.
+    fn take(
+        &mut self,
+        now: Instant,
+        number: u16,
+        sink: &mut impl FnMut(&Packet<Payload<'_>>),
+    ) -> usize {
+        let Self { counters, inlets, receiver, .. } = self;
+        let Some(inlet) = inlets.all.get_mut(usize::from(number)) else { return 0 };
+        let inbox = &mut receiver.inbox;
+        // Nothing there, or an error that the next look clears.
+        let count = inbox.receive(inlet.socket.as_fd(), inlet.appetite).unwrap_or(0);
+        inlet.quiet = if count == 0 { inlet.quiet.saturating_add(1) } else { 0 };
+        // A single message is the cheapest to ask for; ask for more while more come.
+        inlet.appetite = if count < inlet.appetite { 1 } else { 2 * count };
+        inlet.appetite = inlet.appetite.min(mmsg::MAX_RECEIVE);
+        for index in 0..count {
+            receiver.message(now, index, inlet, counters, sink);
+        }
+        count
     }
 
     /// When the fault stage has something to hand on.
@@ -131,21 +136,21 @@ impl Receiver {
         &mut self,
         now: Instant,
         index: usize,
-        port: &mut Port,
+        inlet: &mut Inlet,
         counters: &mut LinkCounters,
         sink: &mut impl FnMut(&Packet<Payload<'_>>),
     ) {
         let (message, bytes) = self.inbox.message(index);
         counters.rx_messages += 1;
         if let Some(dropped) = message.dropped {
-            counters.rx_kernel_drops += u64::from(dropped.wrapping_sub(port.kernel_drops));
-            port.kernel_drops = dropped;
+            counters.rx_kernel_drops += u64::from(dropped.wrapping_sub(inlet.kernel_drops));
+            inlet.kernel_drops = dropped;
         }
         if message.truncated || bytes.is_empty() {
             counters.rx_truncated += 1;
             return;
         }
-        let mut origin = origin(message, port.gid);
+        let mut origin = origin(message, inlet.gid);
         for (i, packet) in bytes.chunks(message.segment).enumerate() {
             counters.rx_packets += 1;
             origin.index = i as u16;

@@ -9,6 +9,8 @@ use wire::{
     Psn, Qpn, RKey, Reth, Service, Syndrome,
 };
 
+mod inlets;
+
 use super::*;
 use crate::info::devices;
 use crate::mem::Region;
@@ -379,8 +381,14 @@ fn an_address_in_use_is_explained() {
 
 #[test]
 fn ipv6_with_and_without_udp_checksum() {
+    for receive_buffer in [None, Some(65536)] {
+        ipv6(Options { receive_buffer, ..Options::default() });
+    }
+}
+
+fn ipv6(options: Options) {
     // In a network of this test's own if that is permitted, else on the machine's ::1.
-    std::thread::spawn(|| {
+    std::thread::spawn(move || {
         if !crate::testing::own_network() {
             eprintln!("no network namespace permitted: using the machine's loopback interface");
         }
@@ -399,7 +407,7 @@ fn ipv6_with_and_without_udp_checksum() {
         let gids = vec![GidEntry { gid, encapsulation: Encapsulation::RoceV2 }];
         let name = "crocevia0".into();
         let info = DeviceInfo { name, index: 0, netdev, gids, guid: 1, mtu: Mtu::B4096 };
-        let mut link = match UdpLink::open(&info, &Options::default()) {
+        let mut link = match UdpLink::open(&info, &options) {
             Ok((link, _)) => link,
             Err(why) => return eprintln!("skipped, ::1 cannot be had: {why}"),
         };
