@@ -104,8 +104,8 @@ impl Inlets {
         Ok(bytes.max(0) as u64)
     }
 
-    /// Gives each of the first addresses `count` sockets. Where that cannot be had there are fewer, and the kernel
-    /// distributes by another rule.
+    /// Gives each of the first addresses `count` sockets. Where that cannot be had there are fewer,
+    /// and the kernel distributes by another rule.
     pub(super) fn share(
         &mut self,
         scope: u32,
