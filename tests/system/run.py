@@ -21,8 +21,9 @@ import harness  # noqa: E402
 import perftest  # noqa: E402
 import pingpong  # noqa: E402
 import rxe  # noqa: E402
+import sharing  # noqa: E402
 
-SUITES = {"pingpong": pingpong, "perftest": perftest, "capture": capture, "rxe": rxe, "demo": demo}
+SUITES = {"pingpong": pingpong, "perftest": perftest, "sharing": sharing, "capture": capture, "rxe": rxe, "demo": demo}
 
 
 class Tally:

@@ -1,26 +1,30 @@
 //! Queue pairs that are gone, or whose process is about to go. A requester whose last request was
 //! executed but whose acknowledgement was lost would try again in vain and report an error for what
-//! succeeded. So the last acknowledgement is repeated a few times after a queue pair has gone, and
+//! succeeded. So the last acknowledgement is repeated a few times after a queue pair has gone (or
+//! has been moved to the error state, with which programs begin a disconnection), and
 //! for a while a repeated SEND or WRITE is acknowledged as if the queue pair still stood. What it
 //! had not executed stays unanswered, as do READs and atomics, whose answers went with it.
 
 use std::collections::VecDeque;
 
-use wire::{Aeth, Bth, Extensions, Instant, Msn, Operation, Packet, Path, Service, Syndrome};
+use wire::{Aeth, Bth, Extensions, Instant, Msn, Operation, PKey, Packet, Path, Service, Syndrome};
 
 use crate::device::Device;
 use crate::limits::{DEPARTED, LAST_WORDS, LAST_WORDS_WITHIN, MAX_DEPARTED};
 use crate::memory::{HostMemory, Payload};
 use crate::qp::QueuePair;
 use crate::qp::build::Builder;
-use crate::qp::facts::Draft;
+use crate::qp::facts::{Draft, Facts};
 use crate::sched::{Owner, Scheduler};
 use crate::slots::Lookup;
 use crate::train::{Train, TrainLimits};
 
 /// What is left of a queue pair.
 #[derive(Debug)]
-struct Memory {
+pub(crate) struct Memory {
+    qpn: u32,
+    /// Tells it from another of the same queue pair.
+    serial: u64,
     path: Path,
     bth: Bth,
     msn: Msn,
@@ -41,8 +45,9 @@ struct Memory {
 #[derive(Debug, Default)]
 pub(crate) struct Departed {
     of: Lookup<u32, Memory>,
-    /// In the order in which they went.
-    order: VecDeque<u32>,
+    /// In the order in which they went, each with its serial number; some are not there any more.
+    order: VecDeque<(u32, u64)>,
+    serials: u64,
     /// Not yet given a time.
     fresh: Vec<u32>,
     /// An acknowledgement is to leave.
@@ -52,39 +57,63 @@ pub(crate) struct Departed {
 }
 
 impl Departed {
-    /// Remembers a queue pair, if its peer may still be waiting for an acknowledgement.
-    pub(crate) fn remember(&mut self, qp: &QueuePair) {
-        let (q, responder) = (&qp.facts, &qp.responder);
-        let (Some(path), Some(heard)) = (q.path, responder.heard) else { return };
-        if q.service() != Service::Rc {
+    /// Remembers a queue pair as it was; again only if more has been executed since.
+    pub(crate) fn remember(&mut self, memory: Option<Memory>) {
+        let Some(mut memory) = memory else { return };
+        let qpn = memory.qpn;
+        if self.of.get(&qpn).is_some_and(|old| old.expected == memory.expected) {
             return;
         }
-        let qpn = q.qpn.get();
         self.forget(qpn);
-        while self.order.len() >= MAX_DEPARTED {
+        while self.of.len() >= MAX_DEPARTED {
             let Some(oldest) = self.order.pop_front() else { break };
-            self.forget(oldest);
+            self.forget_this(oldest);
         }
-        let memory = Memory {
-            path,
-            bth: q.bth(Operation::Acknowledge, responder.expected - 1),
-            msn: responder.msn,
-            expected: responder.expected,
-            heard,
-            left: None,
-            spoken: 0,
-            wake: None,
-            speaks: false,
-        };
+        self.serials += 1;
+        memory.serial = self.serials;
+        self.order.push_back((qpn, memory.serial));
         self.of.insert(qpn, memory);
-        self.order.push_back(qpn);
+        if self.order.len() > 2 * MAX_DEPARTED {
+            let Self { order, of, .. } = self;
+            order.retain(|(qpn, serial)| of.get(qpn).is_some_and(|m| m.serial == *serial));
+        }
         self.fresh.push(qpn);
+        if self.fresh.len() > 2 * MAX_DEPARTED {
+            // The link has been down for long.
+            let Self { fresh, of, .. } = self;
+            fresh.sort_unstable();
+            fresh.dedup();
+            fresh.retain(|qpn| of.contains_key(qpn));
+        }
         self.to_come += LAST_WORDS.len();
     }
 
     fn forget(&mut self, qpn: u32) {
         if let Some(memory) = self.of.remove(&qpn) {
             self.to_come -= LAST_WORDS.len() - memory.spoken;
+        }
+    }
+
+    fn forget_this(&mut self, (qpn, serial): (u32, u64)) {
+        if self.of.get(&qpn).is_some_and(|memory| memory.serial == serial) {
+            self.forget(qpn);
+        }
+    }
+
+    /// A queue pair connects. An acknowledgement does not say of which queue pair it is: those to
+    /// the same one must not speak any more, nor what the queue pair itself was before.
+    pub(crate) fn connects(&mut self, q: &Facts) {
+        self.forget(q.qpn.get());
+        let Some(path) = q.path else { return };
+        for at in 0..self.order.len() {
+            let Some(&(qpn, serial)) = self.order.get(at) else { break };
+            let same = self.of.get(&qpn).is_some_and(|m| {
+                let peer = (m.path.source, m.path.destination) == (path.source, path.destination);
+                peer && m.bth.dest_qp == q.dest_qp && m.serial == serial
+            });
+            if same {
+                self.forget(qpn);
+            }
         }
     }
 
@@ -108,6 +137,16 @@ impl Departed {
 
     /// Gives a time to those that have none, and their next wake-up.
     fn settle(&mut self, sched: &mut Scheduler, now: Instant) {
+        while let Some(&oldest) = self.order.front() {
+            let memory = self.of.get(&oldest.0).filter(|memory| memory.serial == oldest.1);
+            let left = memory.map(|memory| memory.left);
+            // Those behind it went later.
+            if left.is_some_and(|left| left.is_none_or(|left| now.since(left) <= DEPARTED)) {
+                break;
+            }
+            self.order.pop_front();
+            self.forget_this(oldest);
+        }
         while let Some(qpn) = self.fresh.pop() {
             let Some(memory) = self.of.get_mut(&qpn).filter(|m| m.left.is_none()) else { continue };
             memory.left = Some(now);
@@ -132,8 +171,7 @@ impl Departed {
         }
     }
 
-    /// Takes a packet for a queue pair that is not there; whether it is one of these that it was
-    /// for and what it said was known.
+    /// Takes a packet for a queue pair that is not there: what it says.
     pub(crate) fn receive(&mut self, now: Instant, packet: &Packet<Payload<'_>>) -> Heard {
         let qpn = packet.bth.dest_qp.get();
         let Some(memory) = self.of.get_mut(&qpn) else { return Heard::Unknown };
@@ -147,7 +185,7 @@ impl Departed {
         }
         let opcode = packet.bth.opcode;
         let Some(operation) = opcode.operation() else { return Heard::Unknown };
-        if opcode.service() != Some(Service::Rc) {
+        if opcode.service() != Some(Service::Rc) || !packet.bth.pkey.matches(PKey::DEFAULT) {
             return Heard::Unknown;
         }
         if !operation.is_request() {
@@ -164,11 +202,18 @@ impl Departed {
     }
 
     /// Fills the train with the next acknowledgement; false if there is none.
-    fn emit(&mut self, train: &mut Train) -> bool {
+    fn emit<'a>(
+        &mut self,
+        living: impl Fn(u32) -> Option<&'a QueuePair>,
+        train: &mut Train,
+    ) -> bool {
         while let Some(qpn) = self.speaking.pop_front() {
             let Some(memory) = self.of.get_mut(&qpn) else { continue };
             if !std::mem::take(&mut memory.speaks) {
                 continue;
+            }
+            if let Some(qp) = living(qpn) {
+                memory.catch_up(qp);
             }
             let syndrome = Syndrome::Ack(wire::aeth::NO_CREDITS);
             let aeth = Some(Aeth { syndrome, msn: memory.msn });
@@ -182,6 +227,31 @@ impl Departed {
 }
 
 impl Memory {
+    /// What is to be remembered of a queue pair, if its peer may still wait for an acknowledgement.
+    pub(crate) fn of(qp: &QueuePair) -> Option<Self> {
+        let (q, responder) = (&qp.facts, &qp.responder);
+        let (path, heard) = (q.path?, responder.heard?);
+        (q.service() == Service::Rc).then(|| Self {
+            qpn: q.qpn.get(),
+            serial: 0,
+            path,
+            bth: q.bth(Operation::Acknowledge, responder.expected - 1),
+            msn: responder.msn,
+            expected: responder.expected,
+            heard,
+            left: None,
+            spoken: 0,
+            wake: None,
+            speaks: false,
+        })
+    }
+
+    /// As much has been executed now.
+    fn catch_up(&mut self, qp: &QueuePair) {
+        let Some(now) = Self::of(qp).filter(|now| now.expected > self.expected) else { return };
+        (self.bth, self.msn, self.expected) = (now.bth, now.msn, now.expected);
+    }
+
     fn plan(&mut self, sched: &mut Scheduler, qpn: u32, now: Instant) {
         let left = self.left.unwrap_or(now);
         self.wake = LAST_WORDS.get(self.spoken).map(|&after| left + after);
@@ -209,7 +279,7 @@ impl<M: HostMemory> Device<M> {
     pub fn depart(&mut self) {
         self.hasten();
         for (_, qp) in self.qps.iter() {
-            self.departed.remember(qp);
+            self.departed.remember(Memory::of(qp));
         }
     }
 
@@ -225,17 +295,24 @@ impl<M: HostMemory> Device<M> {
             return false;
         }
         self.departed.settle(&mut self.sched, now);
-        let sent = self.departed.emit(train);
+        let (qps, by_qpn) = (&self.qps, &self.by_qpn);
+        let sent = self.departed.emit(|qpn| qps.get(*by_qpn.get(&qpn)?), train);
         self.shared.counters.tx_packets += u64::from(sent);
         self.shared.counters.tx_acks += u64::from(sent);
         sent
     }
 
-    /// A packet for a queue pair that does not exist.
-    pub(crate) fn receive_departed(&mut self, now: Instant, packet: &Packet<Payload<'_>>) {
+    /// A packet for a queue pair that does not exist, or `stands` but is not ready to receive.
+    pub(crate) fn receive_departed(
+        &mut self,
+        now: Instant,
+        packet: &Packet<Payload<'_>>,
+        stands: bool,
+    ) {
         let heard = self.departed.receive(now, packet);
         let counters = &mut self.shared.counters;
         match heard {
+            Heard::Unknown if stands => counters.rx_wrong_state += 1,
             Heard::Unknown => counters.rx_unknown_qp += 1,
             Heard::Again => counters.duplicate_request += 1,
             Heard::Response => counters.rx_stale_ack += 1,

@@ -32,10 +32,8 @@ pub struct GidEntry {
 pub struct DeviceConfig {
     /// Source of every number that must not be guessed.
     pub seed: [u8; 32],
-    /// Upper eight bits of queue pair numbers.
-    pub slot: u8,
-    /// How many slots there are from that one on; queue pairs take turns. 0 counts as 1.
-    pub slots: u8,
+    /// Upper bytes of queue pair numbers; queue pairs take turns at them. None: 0.
+    pub slots: Vec<u8>,
     /// GID table of the port; index = GID index.
     pub gids: Vec<GidEntry>,
     /// Active MTU of the port.
@@ -74,10 +72,9 @@ pub struct Device<M> {
     pub(crate) by_qpn: Lookup<u32, u32>,
     pub(crate) sched: Scheduler,
     pub(crate) keys: Keys,
-    pub(crate) slot: u8,
-    pub(crate) slots: u8,
-    /// Queue pairs made, for their turns at the slots.
-    pub(crate) made: u8,
+    pub(crate) slots: Vec<u8>,
+    /// Whose turn it is among the slots.
+    pub(crate) turn: usize,
     pub(crate) mtu: Mtu,
     link: LinkState,
     pub(crate) groups: BTreeMap<Gid, Vec<Qpn>>,
@@ -85,6 +82,8 @@ pub struct Device<M> {
     pub(crate) farewells: VecDeque<Train>,
     /// Destroyed queue pairs whose peers may not know yet what was executed.
     pub(crate) departed: Departed,
+    /// It was their turn last.
+    pub(crate) departed_spoke: bool,
     /// Queue pairs whose train the driver has: they settle at the next call.
     pub(crate) unsettled: Vec<u32>,
     pub(crate) paused: [Option<Instant>; 8],
@@ -114,14 +113,14 @@ impl<M: HostMemory> Device<M> {
             by_qpn: Lookup::default(),
             sched: Scheduler::default(),
             keys: Keys::new(config.seed),
-            slot: config.slot,
-            slots: config.slots.max(1),
-            made: 0,
+            slots: config.slots,
+            turn: 0,
             mtu: config.mtu,
             link: LinkState::Up,
             groups: BTreeMap::new(),
             farewells: VecDeque::new(),
             departed: Departed::default(),
+            departed_spoke: false,
             unsettled: Vec::new(),
             paused: [None; 8],
             woken: Vec::new(),
@@ -182,7 +181,7 @@ impl<M: HostMemory> Device<M> {
     fn deliver(&mut self, now: Instant, qpn: Qpn, packet: &Packet<Payload<'_>>) {
         let index = self.by_qpn.get(&qpn.get()).copied();
         let Some((index, qp)) = index.and_then(|i| Some((i, self.qps.get_mut(i)?))) else {
-            return self.receive_departed(now, packet);
+            return self.receive_departed(now, packet, false);
         };
         let counters = &mut self.shared.counters;
         let q = &qp.facts;
@@ -209,8 +208,7 @@ impl<M: HostMemory> Device<M> {
             }
         }
         if matches!(q.state, QpState::Reset | QpState::Init | QpState::Err) {
-            counters.rx_wrong_state += 1;
-            return;
+            return self.receive_departed(now, packet, true);
         }
         if !packet.bth.pkey.matches(PKey::DEFAULT) {
             counters.rx_wrong_pkey += 1;

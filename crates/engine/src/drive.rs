@@ -68,7 +68,9 @@ impl<M: HostMemory> Device<M> {
             *train = last_words;
             return true;
         }
-        if self.transmit_departed(now, train) {
+        // In turn with the others, for a peer may ask again and again.
+        if !std::mem::take(&mut self.departed_spoke) && self.transmit_departed(now, train) {
+            self.departed_spoke = true;
             return true;
         }
         let allowed = self.unpaused(now, allowed);
@@ -104,7 +106,7 @@ impl<M: HostMemory> Device<M> {
         if !self.unsettled.is_empty() {
             self.settle(now);
         }
-        false
+        self.transmit_departed(now, train)
     }
 
     /// Completes what the driver has taken.

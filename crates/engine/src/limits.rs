@@ -39,10 +39,11 @@ pub const PROBE: Span = Span::from_us(500);
 /// When the last acknowledgement of a queue pair that has gone is repeated, counted from then.
 pub const LAST_WORDS: [Span; 3] = [Span::from_us(1000), Span::from_us(3000), Span::from_us(7000)];
 /// It is repeated if the peer asked for something within this time before: a peer that tries again
-/// every 67 ms (the usual timeout, code 14) has not had time to.
-pub const LAST_WORDS_WITHIN: Span = Span::from_ms(100);
-/// For so long a queue pair that has gone acknowledges what it had executed.
-pub const DEPARTED: Span = Span::from_ms(4000);
+/// after 268 ms (timeout code 16; 14, 67 ms, is usual) has not had time to.
+pub const LAST_WORDS_WITHIN: Span = Span::from_ms(300);
+/// For so long a queue pair that has gone acknowledges what it had executed: timeouts up to code
+/// 20.
+pub const DEPARTED: Span = Span::from_ms(4500);
 /// Queue pairs that have gone and are remembered.
 pub const MAX_DEPARTED: usize = 1 << 12;
 /// Hop limit where the application gives none.

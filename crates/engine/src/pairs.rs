@@ -3,6 +3,7 @@
 use wire::{Gid, Instant, Qpn};
 
 use crate::attr::{AttrMask, QpAttr, QpCap, QpInit, QpState, QpType};
+use crate::departed::Memory;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, PostError, Result};
 use crate::event::{AsyncEvent, Event};
@@ -61,9 +62,8 @@ impl<M: HostMemory> Device<M> {
             }
             return Ok(Qpn::GSI);
         }
-        let slot = self.slot.wrapping_add(self.made);
-        self.made = (self.made + 1) % self.slots;
-        let high = u32::from(slot) << 16;
+        let high = u32::from(self.slots.get(self.turn).copied().unwrap_or(0)) << 16;
+        self.turn = (self.turn + 1) % self.slots.len().max(1);
         let (taken, departed) = (&self.by_qpn, &self.departed);
         let low = self.keys.draw_until(|n| {
             let low = n & 0xFFFF;
@@ -88,7 +88,14 @@ impl<M: HostMemory> Device<M> {
     ) -> Result<()> {
         let index = self.index(qp)?;
         let qp = self.qps.get_mut(index).ok_or_else(|| no_such("queue pair"))?;
+        let (from, memory) = (qp.facts.state, Memory::of(qp));
         let result = qp.modify(&mut self.shared, now, self.mtu, attr, mask);
+        match qp.facts.state {
+            to if to == from => {}
+            QpState::Err => self.departed.remember(memory),
+            QpState::Rtr => self.departed.connects(&qp.facts),
+            _ => {}
+        }
         self.touched(index, now);
         result
     }
@@ -104,7 +111,7 @@ impl<M: HostMemory> Device<M> {
     pub fn destroy_qp(&mut self, qp: Qpn) -> Result<()> {
         let index = self.index(qp)?;
         let Some(mut pair) = self.qps.remove(index) else { return Err(no_such("queue pair")) };
-        self.departed.remember(&pair);
+        self.departed.remember(Memory::of(&pair));
         pair.responder.owed.abandon();
         let mut train = Train::default();
         pair.facts.state = QpState::Err;

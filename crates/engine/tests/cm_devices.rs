@@ -69,8 +69,7 @@ impl Host {
         let entry = |gid| GidEntry { gid, encapsulation: Encapsulation::RoceV2 };
         let config = DeviceConfig {
             seed: [host; 32],
-            slot: host,
-            slots: 1,
+            slots: vec![host],
             gids: vec![entry(gid(host, false)), entry(gid(host, true))],
             mtu: Mtu::B1024,
             receive_buffer: 1 << 20,

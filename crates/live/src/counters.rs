@@ -19,6 +19,8 @@ counters! {
     rx_messages,
     /// Packets in them.
     rx_packets,
+    /// Packets for another process on the same address, sent on to it.
+    rx_strays,
     /// Packets whose ICRC was right with a predicted IPv4 identification, or over IPv6.
     rx_icrc_ok,
     /// Packets whose ICRC was right with an identification solved from the ICRC itself.

@@ -19,6 +19,8 @@ mod netdev;
 mod nic;
 mod options;
 #[allow(unsafe_code)] // System calls.
+mod rights;
+#[allow(unsafe_code)] // System calls.
 mod sys;
 mod udp;
 

@@ -46,9 +46,7 @@ const CALL_BATCHES: usize = 8;
 const CALLS_NS: u64 = 1_000_000;
 /// Empty polls before a poller gives way to others.
 const EMPTY_POLLS: u32 = 8;
-/// First of the slots of queue pair numbers, while a process has its addresses to itself.
-const SLOT: u8 = 1;
-/// How long [`Nic::close`] tries to send what is owed; the device's last words take 7 ms.
+/// How long [`Nic::close`] and [`flush_all`] try to send what is owed; last words take 7 ms.
 const CLOSE: Duration = Duration::from_millis(20);
 
 /// An open device.
@@ -98,10 +96,9 @@ impl Nic {
         let (link, gids) = UdpLink::open(info, options)?;
         let mut seed = [0; 32];
         sys::random(&mut seed).map_err(|e| system("no random numbers", e))?;
-        let (receive_buffer, slots) = (link.receive_buffer(), link.slots());
+        let (receive_buffer, slots) = (link.receive_buffer(), link.slots().to_vec());
         let config = DeviceConfig {
             seed,
-            slot: SLOT,
             slots,
             gids: gids.clone(),
             mtu: info.mtu,
@@ -188,7 +185,7 @@ impl Nic {
             // It has nothing to return; a panic in it has been reported when it happened.
             let _ = thread.join();
         }
-        self.shared.flush(CLOSE);
+        Shared::flush(std::iter::once(&*self.shared));
     }
 }
 
@@ -215,9 +212,7 @@ pub fn flush_all() {
         Ok(open) => open.iter().filter_map(Weak::upgrade).collect(),
         Err(_) => return,
     };
-    for shared in open {
-        shared.flush(CLOSE);
-    }
+    Shared::flush(open.iter().map(|nic| &**nic));
 }
 
 impl Shared {
@@ -249,8 +244,7 @@ impl Shared {
         let device = self.orphan.get_or_init(|| {
             let config = DeviceConfig {
                 seed: [0; 32],
-                slot: SLOT,
-                slots: 1,
+                slots: Vec::new(),
                 gids: self.info.gids.clone(),
                 mtu: self.info.mtu,
                 receive_buffer: self.receive_buffer,
@@ -343,36 +337,51 @@ impl Shared {
         self.delivery.run(|event| self.sink.event(event));
     }
 
-    /// Sends what is owed and answers peers until the device has said its last words, for at most
-    /// `limit`.
-    fn flush(&self, limit: Duration) {
-        let start = self.clock.ns();
-        let left = || (limit.as_nanos() as u64).checked_sub(self.clock.ns().wrapping_sub(start));
-        let (mut told, mut fds) = (false, Vec::new());
-        while let Some(left_ns) = left() {
-            let Some(mut state) = self.try_lock() else {
-                if self.is_orphaned() {
-                    return;
-                }
-                sys::yield_now();
-                continue;
-            };
-            if !std::mem::replace(&mut told, true) {
-                state.device().depart();
-            }
-            let now = self.clock.now();
-            state.step(now, true, CALL_BATCHES);
-            let done = state.transmit(now, CALL_BATCHES);
-            state.replan(now);
-            if done && !state.device().is_departing() {
-                return self.deliver(state);
-            }
-            let sleep_ns = state.deadline().map_or(left_ns, |at| ns_until(at, now).min(left_ns));
+    /// Begins to leave: takes what has arrived, and notes the last words.
+    fn depart(&self) {
+        let Some(mut state) = self.try_lock() else { return };
+        state.step(self.clock.now(), true, 0);
+        state.device().depart();
+        self.deliver(state);
+    }
+
+    /// Sends what is owed and answers peers, without waiting. `None` when the device has said its
+    /// last words, else the nanoseconds until there is more to do; appends what to wait for.
+    fn leave(&self, fds: &mut Vec<libc::pollfd>) -> Option<u64> {
+        let Some(mut state) = self.try_lock() else {
+            return (!self.is_orphaned()).then_some(0);
+        };
+        let now = self.clock.now();
+        state.step(now, true, 0);
+        state.device().hasten();
+        let done = state.transmit(now, CALL_BATCHES);
+        state.replan(now);
+        let more = !done || state.device().is_departing();
+        let sleep_ns = state.deadline().map_or(u64::MAX, |at| ns_until(at, now));
+        let ring = self.thread_sleeps_past(state.deadline(), now);
+        state.interests(fds);
+        self.deliver(state);
+        if ring {
+            self.doorbell.signal();
+        }
+        more.then_some(sleep_ns)
+    }
+
+    /// Lets these devices say their last words, for at most [`CLOSE`].
+    fn flush<'a>(nics: impl Iterator<Item = &'a Self> + Clone) {
+        let start = std::time::Instant::now();
+        nics.clone().for_each(Self::depart);
+        let mut fds = Vec::new();
+        while let Some(left) = CLOSE.checked_sub(start.elapsed()) {
             fds.clear();
-            state.interests(&mut fds);
-            self.deliver(state);
-            // What comes of it is seen in the next turn.
-            let _ = sys::poll(&mut fds, Some(Duration::from_nanos(sleep_ns)));
+            let next = nics.clone().filter_map(|nic| nic.leave(&mut fds)).min();
+            match next {
+                None => return,
+                // Somebody else is at it.
+                Some(0) => sys::yield_now(),
+                // What comes of it is seen in the next turn.
+                Some(ns) => drop(sys::poll(&mut fds, Some(left.min(Duration::from_nanos(ns))))),
+            }
         }
     }
 }

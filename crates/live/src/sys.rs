@@ -4,8 +4,8 @@
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::Once;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::{Once, OnceLock};
 use std::time::Duration;
 
 use libc::{c_int, c_void, socklen_t};
@@ -248,10 +248,74 @@ pub(crate) fn write_u64(fd: BorrowedFd<'_>, value: u64) -> io::Result<()> {
     if n == 8 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// How many descriptors this process may have open.
+pub(crate) fn descriptor_limit() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointer is to `limit`, which is alive and writable.
+    let result = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    if result == 0 { limit.rlim_cur } else { 0 }
+}
+
+/// Packets that the kernel has dropped at a socket since it was made.
+pub(crate) fn socket_drops(fd: BorrowedFd<'_>) -> io::Result<u32> {
+    // SK_MEMINFO_DROPS is the last of nine words.
+    let mut words = [0_u32; 9];
+    let mut len = size_of_val(&words) as socklen_t;
+    // SAFETY: the pointers describe `words` and `len`, both alive and writable during the call.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            words.as_mut_ptr().cast::<c_void>(),
+            &raw mut len,
+        )
+    };
+    check(result).map(|_| words[8])
+}
+
 static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// Descriptors that a child of a fork is not to keep, less one; 0 where there is none.
+static RELEASED: [AtomicI32; 2048] = [const { AtomicI32::new(0) }; 2048];
+/// What the child gets in their place.
+static DUMMY: OnceLock<OwnedFd> = OnceLock::new();
 
 extern "C" fn forked() {
     FORKS.fetch_add(1, Ordering::Relaxed);
+    let Some(dummy) = DUMMY.get() else { return };
+    for place in &RELEASED {
+        let fd = place.swap(0, Ordering::Relaxed) - 1;
+        if fd >= 0 {
+            // SAFETY: allowed in the child of a multi-threaded process; the descriptor is one that
+            // this library owns, and goes on being one.
+            unsafe { libc::dup3(dummy.as_raw_fd(), fd, libc::O_CLOEXEC) };
+        }
+    }
+}
+
+/// A child of a fork is not to keep this descriptor, which this library owns: whatever it is of
+/// would outlive the parent. The child's becomes one of something else.
+pub(crate) fn release_on_fork(fd: BorrowedFd<'_>) {
+    fork_generation();
+    if DUMMY.get().is_none() {
+        let Ok(dummy) = eventfd(libc::EFD_CLOEXEC) else { return };
+        let _ = DUMMY.set(high(dummy));
+    }
+    let fd = fd.as_raw_fd() + 1;
+    for place in &RELEASED {
+        if place.compare_exchange(0, fd, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            return;
+        }
+    }
+}
+
+/// The descriptor is about to be closed.
+pub(crate) fn keep_on_fork(fd: BorrowedFd<'_>) {
+    let fd = fd.as_raw_fd() + 1;
+    for place in &RELEASED {
+        let _ = place.compare_exchange(fd, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
 }
 
 /// How many forks lie between the process in which this was first called and the calling one. A

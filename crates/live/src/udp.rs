@@ -8,6 +8,8 @@
 mod inlet;
 mod receive;
 mod send;
+mod set;
+mod stray;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
@@ -39,7 +41,7 @@ pub(crate) struct UdpLink {
     receiver: Receiver,
     sender: Sender,
     receive_buffer: u64,
-    slots: u8,
+    slots: Vec<u8>,
 }
 
 /// One address of the device.
@@ -59,9 +61,8 @@ impl UdpLink {
         info: &DeviceInfo,
         options: &Options,
     ) -> engine::Result<(Self, Vec<GidEntry>)> {
-        let (mut ports, mut inlets) = (Vec::new(), Inlets::new());
-        let (scope, wanted) = (info.netdev.index, options.receive_buffer);
-        let mut receive_buffer = None;
+        let (mut ports, mut inlets) = (Vec::new(), Inlets::new(options.receive_buffer));
+        let scope = info.netdev.index;
         let mut gids = Vec::with_capacity(info.gids.len());
         for (index, entry) in info.gids.iter().enumerate() {
             let empty = GidEntry { gid: Gid::default(), ..*entry };
@@ -69,29 +70,25 @@ impl UdpLink {
                 gids.push(empty);
                 continue;
             }
-            match inlets.open(entry.gid, scope, wanted) {
-                Ok(bytes) => {
-                    receive_buffer = Some(receive_buffer.map_or(bytes, |least| bytes.min(least)));
+            match inlets.open(entry.gid, scope) {
+                Ok(()) => {
                     ports.push(Port::new(entry.gid, scope));
                     gids.push(*entry);
                 }
-                Err(e) if index == 0 => return Err(bind_error(entry.gid.to_ip(), &e)),
+                Err(e) if index == 0 => return Err(e),
                 Err(_) => gids.push(empty),
             }
         }
-        let Some(receive_buffer) = receive_buffer else {
+        if ports.is_empty() {
             return Err(Error::new(
                 ErrorKind::NoDevice,
                 format!("interface {} has no address to bind", info.netdev.name),
             ));
-        };
+        }
+        let (receive_buffer, slots) = inlets.claim()?;
         while gids.last().is_some_and(|entry| entry.gid.is_zero()) {
             gids.pop();
         }
-        let slots = Inlets::spread(receive_buffer);
-        inlets.share(scope, slots, wanted).map_err(|e| {
-            Error::new(ErrorKind::System, format!("{}: no event descriptor: {e}", info.name))
-        })?;
         let link = Self {
             counters: LinkCounters::default(),
             receiver: Receiver::new(options.faults),
@@ -104,10 +101,10 @@ impl UdpLink {
         Ok((link, gids))
     }
 
-    /// Over how many slots of numbers queue pairs are to be spread, for each to have a receive
-    /// buffer.
-    pub(crate) fn slots(&self) -> u8 {
-        self.slots
+    /// The upper bytes of queue pair numbers for which the link receives; queue pairs are to be
+    /// spread over them.
+    pub(crate) fn slots(&self) -> &[u8] {
+        &self.slots
     }
 
     /// Bytes of receive buffer behind each address and slot, as the kernel counts them.
@@ -133,10 +130,10 @@ fn bind_error(ip: IpAddr, why: &io::Error) -> Error {
     };
     let advice = match kind {
         ErrorKind::AddressInUse => {
-            ": somebody else receives RoCE on it. If that is another crocevia process, give each \
-             its own address, such as --addr 127.0.0.2 or CROCEVIA_ADDR=127.0.0.2; if it is a \
-             Soft-RoCE device of the kernel (rdma link), remove it (rdma link delete NAME) or use \
-             another address; `ss -ulpn sport = :4791` shows who it is"
+            ": somebody receives RoCE on it who does not share it. If that is a Soft-RoCE device of \
+             the kernel (rdma link), remove it (rdma link delete NAME) or use another address, such \
+             as --addr 127.0.0.2 or CROCEVIA_ADDR=127.0.0.2; `ss -ulpn sport = :4791` shows who it \
+             is"
         }
         ErrorKind::NoDevice => ": this machine does not have the address",
         _ => "",
@@ -157,9 +154,7 @@ fn datagram_socket(ip: IpAddr) -> io::Result<Socket> {
 /// The socket address of `ip`; link-local ones need the interface.
 fn socket_address(ip: IpAddr, port: u16, scope: u32) -> SocketAddr {
     match ip {
-        IpAddr::V6(v6) if v6.is_unicast_link_local() || v6.is_multicast() => {
-            SocketAddrV6::new(v6, port, 0, scope).into()
-        }
+        IpAddr::V6(v6) if inlet::needs_scope(ip) => SocketAddrV6::new(v6, port, 0, scope).into(),
         _ => (ip, port).into(),
     }
 }

@@ -3,10 +3,14 @@
 
 mod support;
 
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use engine::SendOp;
 use support::{PATIENCE, Side, bytes, own, pair, pattern};
+
+/// A fork while another test opens a NIC would leave the child with that test's locks held.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// What the child does; the bits of what went wrong.
 fn child(side: &Side) -> i32 {
@@ -36,6 +40,7 @@ fn child(side: &Side) -> i32 {
 
 #[test]
 fn a_child_does_not_touch_its_parents_nic() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let (a, b) = pair(own(1), own(2), "", 4096);
     a.post(1, SendOp::Write(b.remote(0)), a.sge(0, 64));
     a.success(1);
@@ -72,4 +77,36 @@ fn a_child_does_not_touch_its_parents_nic() {
     assert!(libc::WIFEXITED(status), "status {status:#x}");
     assert_eq!(libc::WEXITSTATUS(status), 0, "what went wrong in the child, in bits");
     a.assert_calm();
+}
+
+#[test]
+fn a_child_that_lives_on_holds_no_address() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let a = Side::open(own(5), "", 4096);
+    // SAFETY: the child only sleeps and ends by _exit.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0, "fork: {}", std::io::Error::last_os_error());
+    if pid == 0 {
+        // SAFETY: sleeps, and ends the child without running anything of the parent's.
+        unsafe {
+            libc::sleep(30);
+            libc::_exit(0);
+        }
+    }
+    drop(a);
+    let start = Instant::now();
+    let free = loop {
+        // The thread that serves the address may be about to let go of it.
+        if Side::is_free(own(5)) || start.elapsed() > Duration::from_secs(2) {
+            break Side::is_free(own(5));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    // SAFETY: ends and waits for this process's own child.
+    unsafe {
+        libc::kill(pid, libc::SIGKILL);
+        libc::waitpid(pid, std::ptr::null_mut(), 0);
+    }
+    assert!(free, "the child holds it");
+    drop(Side::open(own(5), "", 4096));
 }

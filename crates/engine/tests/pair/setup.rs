@@ -26,8 +26,7 @@ pub fn config(index: usize, seed: u64) -> DeviceConfig {
     let entry = |gid| GidEntry { gid, encapsulation: Encapsulation::RoceV2 };
     DeviceConfig {
         seed: bytes,
-        slot: index as u8 + 1,
-        slots: 1,
+        slots: vec![index as u8 + 1],
         gids: vec![entry(gid(index)), entry(gid6(index))],
         mtu: Mtu::B4096,
         receive_buffer: 4 << 20,

@@ -57,7 +57,7 @@ fn a_request_again_is_acknowledged_for_a_while() {
 
 #[test]
 fn requests_again_that_come_together_are_acknowledged_once() {
-    let (mut b, again) = gone(Span::from_ms(200));
+    let (mut b, again) = gone(Span::from_ms(400));
     b.inject(again);
     b.inject(write(&b));
     assert_eq!(b.lines(), [LAST]);
@@ -65,7 +65,7 @@ fn requests_again_that_come_together_are_acknowledged_once() {
 
 #[test]
 fn what_was_not_executed_or_comes_from_elsewhere_is_not_answered() {
-    let (mut b, again) = gone(Span::from_ms(200));
+    let (mut b, again) = gone(Span::from_ms(400));
     let ahead = b.rdma(Operation::WriteOnly, 201, REGION, 8).data(8).ack();
     let read = b.rdma(Operation::ReadRequest, 200, REGION, 8).ack();
     let mut foreign = again;
@@ -84,11 +84,17 @@ fn who_was_never_asked_or_refused_or_owed_a_read_says_nothing() {
     let mut b = Bench::rc();
     let second = b.another(wire::Qpn::new(0x5555), |_, _| {});
     let third = b.another(wire::Qpn::new(0x5556), |_, _| {});
-    let mut bad = write(&b).rkey(RKey::new(0x12_3456));
+    for qp in [b.qp, second] {
+        let mut request = write(&b);
+        request.0.bth.dest_qp = qp;
+        assert_eq!(b.answer(request), [LAST]);
+    }
+    let mut bad = b.rdma(Operation::WriteOnly, 201, REGION, 8).data(8).ack();
+    bad = bad.rkey(RKey::new(0x12_3456));
     bad.0.bth.dest_qp = second;
-    assert_eq!(b.answer(bad), ["Acknowledge 200 nak(RemoteAccessError) msn=0"]);
-    let read = b.rdma(Operation::ReadRequest, 200, REGION, 8).ack();
-    assert_eq!(b.answer(read), ["ReadResponseOnly 200 ack msn=1 8B"]);
+    assert_eq!(b.answer(bad), ["Acknowledge 201 nak(RemoteAccessError) msn=1"]);
+    let read = b.rdma(Operation::ReadRequest, 201, REGION, 8).ack();
+    assert_eq!(b.answer(read), ["ReadResponseOnly 201 ack msn=2 8B"]);
     for qp in [b.qp, second, third] {
         b.host.device.destroy_qp(qp).expect("a queue pair");
     }
@@ -102,10 +108,69 @@ fn a_queue_pair_in_error_still_has_last_words_once_it_is_gone() {
     let request = write(&b);
     assert_eq!(b.answer(request), [LAST]);
     b.modify(QpState::Err);
-    let again = write(&b);
-    assert_eq!(b.answer(again), [""; 0]);
-    b.host.device.destroy_qp(b.qp).expect("a queue pair");
     assert_eq!(b.after(Span::from_ms(100)), [LAST; 3]);
+    let again = write(&b);
+    assert_eq!(b.answer(again), [LAST]);
+    let ahead = b.rdma(Operation::WriteOnly, 201, REGION, 8).data(8).ack();
+    assert_eq!(b.answer(ahead), [""; 0]);
+    assert_eq!(b.counter("rx_wrong_state"), 1);
+    b.host.device.destroy_qp(b.qp).expect("a queue pair");
+    assert_eq!(b.after(Span::from_ms(100)), [""; 0], "they have been said");
+    let again = write(&b);
+    assert_eq!(b.answer(again), [LAST]);
+}
+
+#[test]
+fn who_connects_again_says_nothing_of_what_was_before() {
+    let mut b = Bench::rc();
+    let request = write(&b);
+    assert_eq!(b.answer(request), [LAST]);
+    b.modify(QpState::Err);
+    b.modify(QpState::Reset);
+    assert!(b.host.device.is_departing());
+    // Another to the same queue pair of the peer, which could take the words for its own.
+    let second = b.another(crate::pair::bench::PEER_QP, |_, _| {});
+    assert_eq!(b.lines(), [""; 0]);
+    assert!(!b.host.device.is_departing());
+    assert_eq!(b.after(Span::from_ms(100)), [""; 0]);
+    // One to another is no matter.
+    let mut request = write(&b);
+    request.0.bth.dest_qp = second;
+    assert_eq!(b.answer(request), [LAST]);
+    b.host.device.destroy_qp(second).expect("a queue pair");
+    b.another(wire::Qpn::new(0x5555), |_, _| {});
+    assert_eq!(b.after(Span::from_ms(100)), [LAST; 3]);
+    // And itself.
+    let (now, init, attr) = (b.now, b.init, b.attr);
+    setup::raise(&mut b.host.device, now, b.qp, &init, &attr, QpState::Rts);
+    let request = write(&b);
+    assert_eq!(b.answer(request), [LAST]);
+}
+
+#[test]
+fn who_asks_a_queue_pair_that_is_gone_again_and_again_does_not_keep_others_from_sending() {
+    let mut b = Bench::rc();
+    let gone: Vec<_> = (0..20).map(|_| b.another(wire::Qpn::new(0x5555), |_, _| {})).collect();
+    for &qp in &gone {
+        let mut request = write(&b);
+        request.0.bth.dest_qp = qp;
+        assert_eq!(b.answer(request), [LAST]);
+        b.host.device.destroy_qp(qp).expect("a queue pair");
+    }
+    b.advance(Span::from_ms(100));
+    (0..5).for_each(|i| b.post(i, SendOp::Send, 5000));
+    for &qp in &gone {
+        let mut again = write(&b);
+        again.0.bth.dest_qp = qp;
+        b.inject(again);
+    }
+    let (now, mut trains) = (b.now, Vec::new());
+    for _ in 0..4 {
+        let mut packets = 0;
+        assert!(b.host.drain_one(now, |_| packets += 1));
+        trains.push(packets);
+    }
+    assert_eq!(trains, [1, 5, 1, 5]);
 }
 
 #[test]
@@ -121,10 +186,21 @@ fn a_device_that_departs_repeats_what_its_queue_pairs_said_last() {
     assert_eq!(b.after(Span::from_ms(100)), [LAST]);
     assert!(!b.host.device.is_departing());
     // It was not the end: the queue pair goes on, and has last words of its own.
+    b.host.device.depart();
+    assert!(!b.host.device.is_departing(), "there is nothing new");
     let next = b.rdma(Operation::WriteOnly, 201, REGION, 8).data(8).ack();
     assert_eq!(b.answer(next), ["Acknowledge 201 ack msn=2"]);
+    b.host.device.depart();
+    b.advance(LAST_WORDS[0]);
+    let next = b.rdma(Operation::WriteOnly, 202, REGION, 8).data(8).ack();
+    assert_eq!(b.answer(next), ["Acknowledge 202 ack msn=3"]);
+    assert_eq!(
+        b.after(Span::from_ms(100)),
+        ["Acknowledge 202 ack msn=3"; 2],
+        "what is true by then"
+    );
     b.host.device.destroy_qp(b.qp).expect("a queue pair");
-    assert_eq!(b.after(Span::from_ms(100)), ["Acknowledge 201 ack msn=2"; 3]);
+    assert_eq!(b.after(Span::from_ms(100)), [""; 0], "they have been said");
 }
 
 #[test]
@@ -133,7 +209,7 @@ fn only_so_many_are_remembered() {
     let first = b.qp;
     for count in 0..=MAX_DEPARTED {
         if count > 0 {
-            b.qp = b.another(wire::Qpn::new(0x5555), |_, _| {});
+            b.qp = b.another(wire::Qpn::new(0x5555 + count as u32), |_, _| {});
         }
         let request = write(&b);
         b.inject(request);
@@ -149,9 +225,9 @@ fn only_so_many_are_remembered() {
     assert_eq!(b.answer(again), [LAST]);
 }
 
-/// A SEND of `length` bytes to a peer that destroys its queue pair as soon as it has it, over a
-/// wire that loses 5 % both ways; how it completes.
-fn to_one_that_leaves(seed: u64, length: u32, probes: bool) -> WcStatus {
+/// A SEND of `length` bytes to a peer that destroys its queue pair as soon as it has it, or `exits`
+/// after its last words, over a wire that loses 5 % both ways; how it completes.
+fn to_one_that_leaves(seed: u64, length: u32, probes: bool, exits: bool) -> WcStatus {
     let limits = TrainLimits { segments: 16, bytes: 60_000 };
     let memory = || TestMemory::new(REGION - 0x1000, 0x40_000);
     let spec = FaultSpec { seed, ..format!("loss=5%,seed={seed}").parse().expect("a spec") };
@@ -195,6 +271,9 @@ fn to_one_that_leaves(seed: u64, length: u32, probes: bool) -> WcStatus {
             world.hosts[1].device.destroy_qp(to).expect("a queue pair");
             there = false;
         }
+        if exits && !there && !world.hosts[1].device.is_departing() {
+            world.hosts[1].device.handle_link(engine::LinkState::Down);
+        }
         if let Some(wc) = world.hosts[0].poll_all(sent).first() {
             return wc.status;
         }
@@ -203,10 +282,13 @@ fn to_one_that_leaves(seed: u64, length: u32, probes: bool) -> WcStatus {
 
 #[test]
 fn a_sender_completes_although_its_peer_leaves_and_packets_are_lost() {
-    for seed in 0..2000 {
+    for seed in 0..1000 {
         for (length, probes) in [(0, false), (1, true), (65_536, false), (65_536, true)] {
-            let status = to_one_that_leaves(seed, length, probes);
-            assert_eq!(status, WcStatus::Success, "seed {seed}, {length} bytes, probes: {probes}");
+            for exits in [false, true] {
+                let status = to_one_that_leaves(seed, length, probes, exits);
+                let what = format!("{length} bytes, probes: {probes}, exits: {exits}");
+                assert_eq!(status, WcStatus::Success, "seed {seed}, {what}");
+            }
         }
     }
 }

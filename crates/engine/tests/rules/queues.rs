@@ -492,13 +492,10 @@ fn connected_services_take_no_address_and_unknown_queue_pairs_nothing() {
 
 #[test]
 fn queue_pairs_take_turns_at_the_slots() {
-    for (slot, slots, expected) in [
-        (1, 0, [1, 1, 1, 1]),
-        (3, 1, [3, 3, 3, 3]),
-        (1, 3, [1, 2, 3, 1]),
-        (254, 4, [254, 255, 0, 1]),
-    ] {
-        let mut b = Bench::with(|o| (o.config.slot, o.config.slots) = (slot, slots));
+    for (slots, expected) in
+        [(vec![], [0; 4]), (vec![3], [3; 4]), (vec![1, 9, 255], [1, 9, 255, 1])]
+    {
+        let mut b = Bench::with(|o| o.config.slots = slots);
         let others: Vec<Qpn> = (0..3).map(|_| b.another(Qpn::new(0x5555), |_, _| {})).collect();
         let all = [&[b.qp][..], &others].concat();
         let found: Vec<u32> = all.iter().map(|qp| qp.get() >> 16).collect();

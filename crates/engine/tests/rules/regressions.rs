@@ -142,7 +142,7 @@ fn a_link_that_is_down_holds_last_words_and_wants_no_polling() {
 
 #[test]
 fn a_queue_pair_destroyed_while_the_link_is_down_has_its_last_words_if_it_comes_up_soon() {
-    for (down, words) in [(90, 3), (110, 0)] {
+    for (down, words) in [(290, 3), (310, 0)] {
         let mut b = owing();
         b.host.device.handle_link(LinkState::Down);
         b.host.device.destroy_qp(b.qp).expect("a queue pair");

@@ -1,36 +1,45 @@
-//! The receiving sockets. An address has one, or, where the system lets a socket have little
-//! receive buffer, several: they share the port, and the kernel gives each datagram to one of them
-//! by the number of the queue pair that it is for, so that many senders do not meet in one buffer.
+//! What a link receives from: of each address the sockets of the slots that it has claimed (`set`),
+//! or, of further addresses, a socket of its own. Where the system lets a socket have little receive
+//! buffer a link claims several slots, so that many senders do not meet in one buffer.
 
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
+use engine::{Error, ErrorKind};
 use libc::c_int;
 use socket2::Socket;
 use wire::Gid;
 use wire::transport::ROCE_PORT;
 
-use super::{BUFFER, datagram_socket, set_buffer, socket_address};
+use super::receive::Origin;
+use super::set::{Claim, SLOTS, Set};
+use super::stray;
+use super::{BUFFER, bind_error, datagram_socket, set_buffer, socket_address};
 use crate::epoll::{Epoll, MOST_READY};
-use crate::sys::{attach_reuseport_filter, get_int, interest, set_int};
+use crate::sys::{get_int, interest, set_int, socket_drops};
 
-/// Most receiving sockets of an address.
-pub(super) const MOST: u8 = 8;
-/// Addresses that get more than one: descriptors are not without end.
+/// Most slots of a link.
+const MOST: u8 = 8;
+/// Addresses that are shared with other processes: descriptors are not without end.
 const SHARED_ADDRESSES: usize = 4;
+/// Datagrams that may wait in a socket: more than any buffer holds.
+const MOST_STALE: usize = 1 << 16;
 /// Up to so many sockets are looked at one by one.
 const DIRECT: usize = 4;
-const _: () = assert!(DIRECT <= MOST_READY && MOST.is_power_of_two());
+const _: () = assert!(DIRECT <= MOST_READY);
 /// A socket on which nothing came for so many looks is looked at only now and then.
 const QUIET_AFTER: u32 = 256;
 /// Every so many looks.
 const QUIET_EVERY: u32 = 8;
+/// A socket that was the only one to have something at so many looks is looked at first.
+const ALONE: u32 = 4;
 
-/// A receiving socket.
+/// Where a link receives.
 pub(super) struct Inlet {
     pub(super) gid: Gid,
-    pub(super) socket: Socket,
+    source: Source,
     /// The kernel's count of drops when last told.
     pub(super) kernel_drops: u32,
     /// Messages to ask for at the next receive.
@@ -39,14 +48,37 @@ pub(super) struct Inlet {
     pub(super) quiet: u32,
 }
 
-/// Receiving sockets of all addresses.
+/// Whose a packet is.
+pub(super) enum Whose<'a> {
+    Ours,
+    /// Another process has sent it on to this one.
+    SentOn(Origin, &'a [u8]),
+    /// For a slot of another process; it is to be sent on as this.
+    Another(Vec<u8>),
+}
+
+enum Source {
+    Own(Socket),
+    /// With the slots of the link, bit i for slot i.
+    Slot(Arc<Set>, u8, u64),
+}
+
+/// Where a link receives on all of its addresses.
 pub(super) struct Inlets {
     pub(super) all: Vec<Inlet>,
+    sets: Vec<Arc<Set>>,
+    gids: Vec<Gid>,
+    /// Given back before the sets are left.
+    claim: Option<Claim>,
     /// Where there are many: asks them all at once.
     epoll: Option<Epoll>,
-    /// The only one on which something came of late.
+    /// The only one on which something came in the last looks at all.
     hot: Option<u16>,
+    /// The only one at the last such look that found any, and how often it was.
+    last: Option<u16>,
+    alone: u32,
     looks: u32,
+    receive_buffer: Option<usize>,
 }
 
 /// Which sockets a look is at.
@@ -77,12 +109,23 @@ impl Look {
 }
 
 impl Inlets {
-    pub(super) fn new() -> Self {
-        Self { all: Vec::new(), epoll: None, hot: None, looks: 0 }
+    pub(super) fn new(receive_buffer: Option<usize>) -> Self {
+        Self {
+            all: Vec::new(),
+            sets: Vec::new(),
+            gids: Vec::new(),
+            claim: None,
+            epoll: None,
+            hot: None,
+            last: None,
+            alone: 0,
+            looks: 0,
+            receive_buffer,
+        }
     }
 
-    /// How many sockets each address is to have, so that together they have as much buffer as is
-    /// wanted: a power of two.
+    /// How many slots a link is to have, so that together they have as much buffer as is wanted: a
+    /// power of two.
     pub(super) fn spread(receive_buffer: u64) -> u8 {
         // The kernel counts double what is asked for.
         let wanted = 2 * BUFFER as u64 / receive_buffer.max(1);
@@ -90,48 +133,95 @@ impl Inlets {
         1 << most.ilog2()
     }
 
-    /// Binds an address; the bytes of buffer behind it. Fails if anybody else has it, another
-    /// process of this user too.
-    pub(super) fn open(
-        &mut self,
-        gid: Gid,
-        scope: u32,
-        receive_buffer: Option<usize>,
-    ) -> io::Result<u64> {
-        let inlet = Inlet::open(gid, scope, receive_buffer, false)?;
-        let bytes = get_int(inlet.socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF)?;
-        self.all.push(inlet);
-        Ok(bytes.max(0) as u64)
+    /// Adds an address: with other processes of this user if it is one of the first, else for this
+    /// link alone.
+    ///
+    /// # Errors
+    /// `AddressInUse` if somebody receives on it who does not share it.
+    pub(super) fn open(&mut self, gid: Gid, scope: u32) -> engine::Result<()> {
+        let ip = gid.to_ip();
+        // A quarter of what the process may have is enough.
+        let affordable = crate::sys::descriptor_limit() / 4 / (u64::from(SLOTS) + 1);
+        let mut why = None;
+        if self.sets.len() < SHARED_ADDRESSES.min(affordable as usize) {
+            match Set::open(ip, scope) {
+                Ok(set) => {
+                    self.sets.push(set);
+                    self.gids.push(gid);
+                    return Ok(());
+                }
+                // What it takes to share is not to be had here.
+                Err(e) if e.kind() == ErrorKind::System => why = Some(e),
+                Err(e) => return Err(e),
+            }
+        }
+        let bytes = self.receive_buffer.unwrap_or(BUFFER);
+        let socket = open_socket(ip, scope, bytes, false)
+            .map_err(|e| why.take().unwrap_or_else(|| bind_error(ip, &e)))?;
+        crate::sys::release_on_fork(socket.as_fd());
+        self.all.push(Inlet::new(gid, Source::Own(socket)));
+        Ok(())
     }
 
-    /// Gives each of the first addresses `count` sockets. Where that cannot be had there are fewer,
-    /// and the kernel distributes by another rule.
-    pub(super) fn share(
-        &mut self,
-        scope: u32,
-        count: u8,
-        receive_buffer: Option<usize>,
-    ) -> io::Result<()> {
-        let addresses = if count > 1 { self.all.len().min(SHARED_ADDRESSES) } else { 0 };
-        for first in 0..addresses {
-            let gid = self.all[first].gid;
-            let mut join = || {
-                // The first was bound without it, which only one can.
-                let fd = self.all[first].socket.as_fd();
-                set_int(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
-                for _ in 1..count {
-                    self.all.push(Inlet::open(gid, scope, receive_buffer, true)?);
-                }
-                attach_reuseport_filter(self.all[first].socket.as_fd(), &by_slot(count))
-            };
-            let _ = join();
+    /// Claims slots of the shared addresses; the bytes of buffer behind each address and slot, and
+    /// the slots.
+    ///
+    /// # Errors
+    /// `AddressInUse` if all slots are taken, `System` as the system says.
+    pub(super) fn claim(&mut self) -> engine::Result<(u64, Vec<u8>)> {
+        let fail = |e: io::Error| Error::new(ErrorKind::System, format!("cannot receive: {e}"));
+        let mut claim = Claim::new(&self.sets);
+        let Some(&first) = claim.slots().first() else {
+            let ip = self.gids.first().map_or(IpAddr::V4(0.into()), |gid| gid.to_ip());
+            return Err(Error::new(
+                ErrorKind::AddressInUse,
+                format!(
+                    "{} processes share UDP {ip} port {ROCE_PORT} already: use another address, such \
+                     as --addr 127.0.0.2 or CROCEVIA_ADDR=127.0.0.2",
+                    SLOTS - 1
+                ),
+            ));
+        };
+        let mut least = u64::MAX;
+        let own: Vec<&Socket> = self.all.iter().map(Inlet::socket).collect();
+        let firsts = self.sets.iter().map(|set| set.socket(first));
+        for socket in firsts.chain(own) {
+            self.prepare(socket).map_err(fail)?;
+            let bytes = get_int(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).map_err(fail)?;
+            least = least.min(bytes.max(0) as u64);
         }
+        if !self.sets.is_empty() {
+            claim.extend(Self::spread(least));
+        }
+        let slots = claim.slots().to_vec();
+        let ours = slots.iter().fold(0, |ours, slot| ours | 1 << slot);
+        for (set, &gid) in self.sets.iter().zip(&self.gids) {
+            for &slot in &slots {
+                if slot != first {
+                    self.prepare(set.socket(slot)).map_err(fail)?;
+                }
+                self.all.push(Inlet::new(gid, Source::Slot(Arc::clone(set), slot, ours)));
+            }
+        }
+        self.claim = Some(claim);
         if self.all.len() > DIRECT {
-            let epoll = Epoll::new()?;
+            let epoll = Epoll::new().map_err(fail)?;
             for (number, inlet) in (0..).zip(&self.all) {
-                epoll.add(inlet.socket.as_fd(), number)?;
+                epoll.add(inlet.as_fd(), number).map_err(fail)?;
             }
             self.epoll = Some(epoll);
+        }
+        Ok((least, slots))
+    }
+
+    /// Gives a socket its buffer, and takes what came for whoever had it before.
+    fn prepare(&self, socket: &Socket) -> io::Result<()> {
+        let bytes = self.receive_buffer.unwrap_or(BUFFER);
+        set_buffer(socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, bytes)?;
+        for _ in 0..MOST_STALE {
+            if socket.recv(&mut []).is_err() {
+                break;
+            }
         }
         Ok(())
     }
@@ -141,14 +231,14 @@ impl Inlets {
         match &self.epoll {
             Some(epoll) => out.push(interest(epoll.as_fd(), libc::POLLIN)),
             None => {
-                let sockets = self.all.iter().map(|inlet| inlet.socket.as_fd());
+                let sockets = self.all.iter().map(Inlet::as_fd);
                 out.extend(sockets.map(|fd| interest(fd, libc::POLLIN)));
             }
         }
     }
 
-    /// The first sockets to look at. With `everywhere` unset, those that have long been quiet are
-    /// looked at only now and then. If nothing has come, [`Self::elsewhere`] tells where else.
+    /// The first sockets to look at; if nothing has come, [`Self::elsewhere`] tells where else. With
+    /// `everywhere` unset, those that have long been quiet may be looked at only now and then.
     pub(super) fn look(&mut self, everywhere: bool) -> Look {
         self.looks = self.looks.wrapping_add(1);
         let now_and_then = self.looks.is_multiple_of(QUIET_EVERY);
@@ -176,56 +266,92 @@ impl Inlets {
         }
     }
 
-    /// Those that have something, and whether it is only one.
+    /// Those that have something.
     fn ready(&mut self) -> Look {
         let Some(epoll) = &self.epoll else { return Look::NONE };
         let (numbers, count) = epoll.ready();
-        match count {
-            0 => {}
-            1 => self.hot = Some(numbers[0]),
-            _ => self.hot = None,
+        let only = numbers.first().copied().filter(|_| count == 1);
+        if count > 0 && only != self.last {
+            (self.last, self.alone) = (only, 0);
         }
+        self.alone = self.alone.saturating_add(1);
+        self.hot = self.last.filter(|_| self.alone >= ALONE);
         Look { numbers, count: count as u16 }
     }
 }
 
 impl Inlet {
-    fn open(gid: Gid, scope: u32, receive_buffer: Option<usize>, joins: bool) -> io::Result<Self> {
-        let ip = gid.to_ip();
-        let socket = datagram_socket(ip)?;
-        let fd = socket.as_fd();
-        match ip {
-            IpAddr::V4(_) => {
-                set_int(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
-                set_int(fd, libc::IPPROTO_IP, libc::IP_RECVTTL, 1)?;
-            }
-            IpAddr::V6(_) => {
-                set_int(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
-                set_int(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT, 1)?;
-                // The kernel's Soft-RoCE sends datagrams without UDP checksum.
-                set_int(fd, libc::SOL_UDP, libc::UDP_NO_CHECK6_RX, 1)?;
-            }
+    fn new(gid: Gid, source: Source) -> Self {
+        let mut inlet = Self { gid, source, kernel_drops: 0, appetite: 1, quiet: 0 };
+        inlet.kernel_drops = socket_drops(inlet.as_fd()).unwrap_or(0);
+        inlet
+    }
+
+    fn socket(&self) -> &Socket {
+        match &self.source {
+            Source::Own(socket) => socket,
+            Source::Slot(set, slot, _) => set.socket(*slot),
         }
-        set_int(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
-        // Kernels before 5.0 do not know it; trains then come in packets.
-        let _ = set_int(fd, libc::SOL_UDP, libc::UDP_GRO, 1);
-        let bytes = receive_buffer.unwrap_or(BUFFER);
-        set_buffer(&socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, bytes)?;
-        set_int(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, c_int::from(joins))?;
-        socket.bind(&socket_address(ip, ROCE_PORT, scope).into())?;
-        Ok(Self { gid, socket, kernel_drops: 0, appetite: 1, quiet: 0 })
+    }
+
+    /// Whose a packet is that came here.
+    pub(super) fn whose<'a>(&self, origin: &Origin, packet: &'a [u8]) -> Whose<'a> {
+        let Source::Slot(set, _, ours) = &self.source else { return Whose::Ours };
+        if stray::slot(packet).is_some_and(|slot| ours & (1 << slot) == 0) {
+            return Whose::Another(stray::wrap(set.secret(), origin, packet));
+        }
+        match stray::unwrap(set.secret(), origin, packet) {
+            Some((origin, packet)) => Whose::SentOn(origin, packet),
+            None => Whose::Ours,
+        }
     }
 }
 
-/// Chooses among `count` sockets (a power of two) by the upper byte of the destination QP number,
-/// its slot. Offsets count from the payload of the datagram, the BTH.
-fn by_slot(count: u8) -> [libc::sock_filter; 5] {
-    let step = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
-    [
-        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 4),
-        step(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0xFF_FFFF),
-        step(libc::BPF_ALU | libc::BPF_RSH | libc::BPF_K, 16),
-        step(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, u32::from(count) - 1),
-        step(libc::BPF_RET | libc::BPF_A, 0),
-    ]
+impl AsFd for Inlet {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket().as_fd()
+    }
+}
+
+impl Drop for Inlet {
+    fn drop(&mut self) {
+        if let Source::Own(socket) = &self.source {
+            crate::sys::keep_on_fork(socket.as_fd());
+        }
+    }
+}
+
+/// Whether an address is one of an interface only.
+pub(super) fn needs_scope(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local() || v6.is_multicast())
+}
+
+/// A socket that receives on the RoCE port of an address; `joins`: with others that do.
+pub(super) fn open_socket(
+    ip: IpAddr,
+    scope: u32,
+    receive_buffer: usize,
+    joins: bool,
+) -> io::Result<Socket> {
+    let socket = datagram_socket(ip)?;
+    let fd = socket.as_fd();
+    match ip {
+        IpAddr::V4(_) => {
+            set_int(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
+            set_int(fd, libc::IPPROTO_IP, libc::IP_RECVTTL, 1)?;
+        }
+        IpAddr::V6(_) => {
+            set_int(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
+            set_int(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT, 1)?;
+            // The kernel's Soft-RoCE sends datagrams without UDP checksum.
+            set_int(fd, libc::SOL_UDP, libc::UDP_NO_CHECK6_RX, 1)?;
+        }
+    }
+    set_int(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
+    // Kernels before 5.0 do not know it; trains then come in packets.
+    let _ = set_int(fd, libc::SOL_UDP, libc::UDP_GRO, 1);
+    set_buffer(&socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, receive_buffer)?;
+    set_int(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, c_int::from(joins))?;
+    socket.bind(&socket_address(ip, ROCE_PORT, scope).into())?;
+    Ok(socket)
 }

@@ -9,8 +9,8 @@ use wire::error::{DropReason, Layer};
 use wire::transport::parse;
 use wire::{Encapsulation, Gid, Instant, Packet, Path};
 
-use super::UdpLink;
-use super::inlet::Inlet;
+use super::inlet::{Inlet, Whose};
+use super::{Port, UdpLink, send};
 use crate::counters::LinkCounters;
 use crate::icrc::{Checker, Flow, Verdict};
 use crate::mmsg::{self, Inbox, Incoming};
@@ -22,15 +22,15 @@ pub(super) struct Receiver {
 }
 
 /// What a packet has with it besides its bytes.
-#[derive(Clone, Copy)]
-struct Origin {
-    from: IpAddr,
-    source_port: u16,
-    to: Gid,
-    traffic_class: u8,
-    hop_limit: u8,
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Origin {
+    pub(super) from: IpAddr,
+    pub(super) source_port: u16,
+    pub(super) to: Gid,
+    pub(super) traffic_class: u8,
+    pub(super) hop_limit: u8,
     /// Number in its message.
-    index: u16,
+    pub(super) index: u16,
 }
 
 /// A packet that the fault stage holds.
@@ -94,7 +94,7 @@ impl UdpLink {
         for &number in look.numbers() {
             total += self.take(now, number, sink);
         }
-        if total == 0 && everywhere {
+        if total == 0 {
             for &number in self.inlets.elsewhere(&look).numbers() {
                 total += self.take(now, number, sink);
             }
@@ -109,17 +109,17 @@ impl UdpLink {
         number: u16,
         sink: &mut impl FnMut(&Packet<Payload<'_>>),
     ) -> usize {
-        let Self { counters, inlets, receiver, .. } = self;
+        let Self { counters, inlets, receiver, ports, .. } = self;
         let Some(inlet) = inlets.all.get_mut(usize::from(number)) else { return 0 };
         let inbox = &mut receiver.inbox;
         // Nothing there, or an error that the next look clears.
-        let count = inbox.receive(inlet.socket.as_fd(), inlet.appetite).unwrap_or(0);
+        let count = inbox.receive(inlet.as_fd(), inlet.appetite).unwrap_or(0);
         inlet.quiet = if count == 0 { inlet.quiet.saturating_add(1) } else { 0 };
         // A single message is the cheapest to ask for; ask for more while more come.
         inlet.appetite = if count < inlet.appetite { 1 } else { 2 * count };
         inlet.appetite = inlet.appetite.min(mmsg::MAX_RECEIVE);
         for index in 0..count {
-            receiver.message(now, index, inlet, counters, sink);
+            receiver.message(now, index, (inlet, ports), counters, sink);
         }
         count
     }
@@ -136,7 +136,7 @@ impl Receiver {
         &mut self,
         now: Instant,
         index: usize,
-        inlet: &mut Inlet,
+        (inlet, ports): (&mut Inlet, &mut [Port]),
         counters: &mut LinkCounters,
         sink: &mut impl FnMut(&Packet<Payload<'_>>),
     ) {
@@ -154,6 +154,15 @@ impl Receiver {
         for (i, packet) in bytes.chunks(message.segment).enumerate() {
             counters.rx_packets += 1;
             origin.index = i as u16;
+            let (origin, packet) = match inlet.whose(&origin, packet) {
+                Whose::Ours => (origin, packet),
+                Whose::SentOn(origin, packet) => (origin, packet),
+                Whose::Another(wrapped) => {
+                    counters.rx_strays += 1;
+                    send::send_on(ports, origin.to, &wrapped);
+                    continue;
+                }
+            };
             match &mut self.stage {
                 None => self.gate.pass(&origin, packet, false, counters, sink),
                 Some(stage) => stage.push(now, Held { origin, bytes: packet.to_vec() }),

@@ -9,8 +9,8 @@ use std::sync::OnceLock;
 
 use engine::{Fragment, Train, TrainLimits, TxPacket, limits};
 use socket2::Socket;
-use wire::Path;
 use wire::transport::{MAX_HEADERS, ROCE_PORT, emit_headers};
+use wire::{Gid, Path};
 
 use super::{BUFFER, Port, UdpLink, datagram_socket, set_buffer, socket_address};
 use crate::icrc::{Flow, States, seal};
@@ -279,6 +279,19 @@ impl Sender {
         }
         self.messages.splice(self.sent..=self.sent, singles);
     }
+}
+
+/// Sends a stray packet on to the address that it came to. What cannot be sent is lost, as on the
+/// wire.
+pub(super) fn send_on(ports: &mut [Port], to: Gid, bytes: &[u8]) {
+    let Some(port) = ports.iter_mut().find(|port| port.gid == to) else { return };
+    let flow = &mut port.flows[0];
+    if flow.is_none() {
+        *flow = open_flow(port.ip, port.scope, FIRST_PORT).ok();
+    }
+    let Some((socket, _)) = flow else { return };
+    let address = socket_address(port.ip, ROCE_PORT, port.scope);
+    let _ = socket.send_to(bytes, &address.into());
 }
 
 /// A sending socket of an address: on the port wished for if it is free, else on a random one.
