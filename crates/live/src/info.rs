@@ -44,7 +44,8 @@ fn select(mut devs: Vec<NetDev>, addr: Option<&str>) -> engine::Result<Vec<Devic
     };
     // A scope such as `fe80::1%eth0` tells which of several interfaces is meant.
     let (text, scope) = wanted.split_once('%').map_or((wanted, None), |(a, s)| (a, Some(s)));
-    let ip = text.parse::<IpAddr>().ok();
+    // Also as GIDs name IPv4 addresses: ::ffff:a.b.c.d.
+    let ip = text.parse::<IpAddr>().ok().map(|ip| ip.to_canonical());
     let found = devs.iter().find(|dev| match ip {
         None => dev.name == wanted,
         Some(IpAddr::V4(v4)) if v4.is_loopback() => dev.loopback,
@@ -194,6 +195,8 @@ mod tests {
             (gids(&lo), &lo.name[..]),
             (vec!["127.7.0.9".into(), "::1".into()], "crocevia0")
         );
+        assert_eq!(gids(&one("::ffff:192.0.2.3"))[0], "192.0.2.3");
+        assert_eq!(gids(&one("::ffff:127.7.0.9"))[0], "127.7.0.9");
         assert_eq!(one("eth0").netdev.index, 2);
         assert_ne!(one("127.0.0.2").guid, one("127.0.0.3").guid);
     }

@@ -32,9 +32,9 @@ pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>])
     message.msg_control = (&raw mut control).cast::<c_void>();
     // SAFETY: computes a size.
     message.msg_controllen = unsafe { libc::CMSG_SPACE(data) } as _;
-    // SAFETY: the control buffer is aligned and, by the assertion above, has room for the header and
-    // `data` bytes behind it; all that is written is of plain integers. The kernel only reads what
-    // `message` describes, which outlives the call.
+    // SAFETY: the control buffer is aligned and, by the assertion above, has room for the header
+    // and `data` bytes behind it; all that is written is of plain integers. The kernel only reads
+    // what `message` describes, which outlives the call.
     let sent = unsafe {
         let header = libc::CMSG_FIRSTHDR(&raw const message);
         (*header).cmsg_level = libc::SOL_SOCKET;

@@ -1,6 +1,6 @@
 //! One NIC for the contexts of a process that are opened on the same addresses. Programs open a
-//! device more than once (a library for itself, another for its own use), and only one socket can
-//! receive on an address. Each context keeps its objects and its events to itself.
+//! device more than once (a library for itself, another for its own use), and a NIC takes a place
+//! on each address. Each context keeps its objects and its events to itself.
 
 use std::process;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

@@ -1,6 +1,6 @@
 //! What a link receives from: of each address the sockets of the slots that it has claimed (`set`),
-//! or, of further addresses, a socket of its own. Where the system lets a socket have little receive
-//! buffer a link claims several slots, so that many senders do not meet in one buffer.
+//! or, of further addresses, a socket of its own. Where the system lets a socket have little
+//! receive buffer a link claims several slots, so that many senders do not meet in one buffer.
 
 use std::io;
 use std::net::IpAddr;
@@ -137,7 +137,8 @@ impl Inlets {
     /// link alone.
     ///
     /// # Errors
-    /// `AddressInUse` if somebody receives on it who does not share it.
+    /// `AddressInUse` if somebody receives on it who does not share it, or too many share it
+    /// already: no slot is free on this address and on those before.
     pub(super) fn open(&mut self, gid: Gid, scope: u32) -> engine::Result<()> {
         let ip = gid.to_ip();
         // A quarter of what the process may have is enough.
@@ -147,6 +148,10 @@ impl Inlets {
             match Set::open(ip, scope) {
                 Ok(set) => {
                     self.sets.push(set);
+                    if Claim::new(&self.sets).slots().is_empty() {
+                        self.sets.pop();
+                        return Err(full(ip));
+                    }
                     self.gids.push(gid);
                     return Ok(());
                 }
@@ -172,15 +177,8 @@ impl Inlets {
         let fail = |e: io::Error| Error::new(ErrorKind::System, format!("cannot receive: {e}"));
         let mut claim = Claim::new(&self.sets);
         let Some(&first) = claim.slots().first() else {
-            let ip = self.gids.first().map_or(IpAddr::V4(0.into()), |gid| gid.to_ip());
-            return Err(Error::new(
-                ErrorKind::AddressInUse,
-                format!(
-                    "{} processes share UDP {ip} port {ROCE_PORT} already: use another address, such \
-                     as --addr 127.0.0.2 or CROCEVIA_ADDR=127.0.0.2",
-                    SLOTS - 1
-                ),
-            ));
+            // It was there a moment ago.
+            return Err(full(self.gids.first().map_or(IpAddr::V4(0.into()), |gid| gid.to_ip())));
         };
         let mut least = u64::MAX;
         let own: Vec<&Socket> = self.all.iter().map(Inlet::socket).collect();
@@ -237,8 +235,8 @@ impl Inlets {
         }
     }
 
-    /// The first sockets to look at; if nothing has come, [`Self::elsewhere`] tells where else. With
-    /// `everywhere` unset, those that have long been quiet may be looked at only now and then.
+    /// The first sockets to look at; if nothing has come, [`Self::elsewhere`] tells where else.
+    /// With `everywhere` unset, those long quiet may be looked at only now and then.
     pub(super) fn look(&mut self, everywhere: bool) -> Look {
         self.looks = self.looks.wrapping_add(1);
         let now_and_then = self.looks.is_multiple_of(QUIET_EVERY);
@@ -319,6 +317,17 @@ impl Drop for Inlet {
             crate::sys::keep_on_fork(socket.as_fd());
         }
     }
+}
+
+fn full(ip: IpAddr) -> Error {
+    Error::new(
+        ErrorKind::AddressInUse,
+        format!(
+            "{} processes share UDP {ip} port {ROCE_PORT} already: use another address, such as \
+             --addr 127.0.0.2 or CROCEVIA_ADDR=127.0.0.2",
+            SLOTS - 1
+        ),
+    )
 }
 
 /// Whether an address is one of an interface only.

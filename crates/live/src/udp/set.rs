@@ -50,7 +50,8 @@ pub(super) struct Set {
     /// A file that begins with the secret. The lock on byte i stands for slot i.
     slots: OwnedFd,
     secret: Secret,
-    /// Slots that links of this process have; bit i is slot i. Locks of one process do not conflict.
+    /// Slots that links of this process have, bit i for slot i: locks of one process do not
+    /// conflict.
     claimed: Mutex<u64>,
     generation: u32,
     role: Mutex<keeper::Role>,

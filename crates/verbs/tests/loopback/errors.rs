@@ -178,9 +178,11 @@ fn connecting_refuses_with_a_reason() {
 
     let end = End::new(&a, QpType::Rc);
     let six = Endpoint { gid: Gid::from_ip("2001:db8::1".parse().unwrap()), ..there };
-    let family = end.qp.connect(&six, &options).unwrap_err();
-    let text = family.to_string();
-    assert!(text.contains("2001:db8::1") && text.contains("127.0.0.52"), "{text}");
+    // The loopback interface may have ::1 or not.
+    if a.gids().iter().all(|entry| entry.gid.is_ipv4()) {
+        let text = end.qp.connect(&six, &options).unwrap_err().to_string();
+        assert!(text.contains("2001:db8::1") && text.contains("127.0.0.52"), "{text}");
+    }
     end.qp.connect(&there, &options).expect("the failure before left nothing behind");
 
     let ud = End::new(&a, QpType::Ud);

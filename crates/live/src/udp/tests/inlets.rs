@@ -195,7 +195,14 @@ fn there_are_so_many_slots_and_no_more() {
     let mut slots: Vec<u8> = links.iter().flat_map(|link| link.slots.clone()).collect();
     slots.sort_unstable();
     assert_eq!(slots, (1..64).collect::<Vec<u8>>());
+    // Where another address of the device has no place, the device does without it.
+    let mut two = info(own(29));
+    two.gids.push(address.gids[0]);
+    let (alone, gids) = UdpLink::open(&two, &Options::default()).unwrap();
+    assert_eq!((gids.len(), &alone.slots[..]), (1, &[1][..]));
     drop(links.pop());
+    let (_, gids) = UdpLink::open(&two, &Options::default()).unwrap();
+    assert_eq!(gids.len(), 2);
     drop(link(own(28), ""));
 }
 
