@@ -74,6 +74,11 @@ fn datagrams() {
 }
 
 #[test]
+fn receivers_that_leave_at_once() {
+    program("leave", 86);
+}
+
+#[test]
 fn memory_windows() {
     program("windows", 85);
 }

@@ -106,7 +106,9 @@ fn device(dev: NetDev, first: Option<IpAddr>) -> Option<DeviceInfo> {
     }
     let mut addrs: Vec<IpAddr> = dev.addrs.iter().copied().filter(is_usable).collect();
     if let Some(first) = first {
-        addrs.retain(|addr| addr.is_ipv4() != first.is_ipv4());
+        // The other addresses of loopback would tie all that run on it together.
+        let others = !(dev.loopback && first.is_ipv4());
+        addrs.retain(|addr| others && addr.is_ipv4() != first.is_ipv4());
         addrs.insert(0, first);
     }
     // The address asked for, IPv4, global IPv6, link-local IPv6.
@@ -191,10 +193,7 @@ mod tests {
         assert_eq!(gids(&one("fd00::2")), ["fd00::2", "192.0.2.2", "192.0.2.3"]);
         assert_eq!(gids(&one("fe80::2%eth0")), ["fe80::2", "192.0.2.2", "192.0.2.3"]);
         let lo = one("127.7.0.9");
-        assert_eq!(
-            (gids(&lo), &lo.name[..]),
-            (vec!["127.7.0.9".into(), "::1".into()], "crocevia0")
-        );
+        assert_eq!((gids(&lo), &lo.name[..]), (vec!["127.7.0.9".into()], "crocevia0"));
         assert_eq!(gids(&one("::ffff:192.0.2.3"))[0], "192.0.2.3");
         assert_eq!(gids(&one("::ffff:127.7.0.9"))[0], "127.7.0.9");
         assert_eq!(one("eth0").netdev.index, 2);

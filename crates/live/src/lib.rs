@@ -18,6 +18,8 @@ mod mmsg;
 mod netdev;
 mod nic;
 mod options;
+#[allow(unsafe_code)] // Values that live as long as the process.
+mod process;
 #[allow(unsafe_code)] // System calls.
 mod rights;
 #[allow(unsafe_code)] // System calls.
@@ -33,5 +35,5 @@ pub use eventfd::EventFd;
 pub use info::{DeviceInfo, devices};
 pub use mem::{ProcessMemory, Region};
 pub use netdev::{NetDev, netdevs};
-pub use nic::{EventSink, Nic, flush_all};
+pub use nic::{EventSink, Nic, flush_all, leave_now};
 pub use options::Options;

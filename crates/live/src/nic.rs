@@ -4,6 +4,7 @@
 //! delivered outside it.
 
 mod delivery;
+mod parting;
 mod state;
 mod thread;
 
@@ -22,10 +23,12 @@ use crate::eventfd::EventFd;
 use crate::info::DeviceInfo;
 use crate::mem::ProcessMemory;
 use crate::options::Options;
+use crate::process::PerProcess;
 use crate::sys;
 use crate::udp::UdpLink;
 
 use delivery::Delivery;
+pub use parting::leave_now;
 use state::State;
 
 /// Who is told of the device's events, one at a time and in order. Called without any lock of the
@@ -125,7 +128,11 @@ impl Nic {
             generation: sys::fork_generation(),
             orphan: OnceLock::new(),
         });
-        let thread = thread::start(&shared).map_err(|e| system("cannot start its thread", e))?;
+        parting::opened().map_err(|e| system("no event descriptor", e))?;
+        let thread = thread::start(&shared).map_err(|e| {
+            parting::closed();
+            system("cannot start its thread", e)
+        })?;
         register(&shared);
         Ok(Arc::new(Self { shared, thread: Mutex::new(Some(thread)) }))
     }
@@ -178,6 +185,9 @@ impl Nic {
             std::mem::forget(thread);
             return;
         }
+        if thread.is_some() {
+            parting::closed();
+        }
         self.shared.stop.store(true, Ordering::Release);
         self.shared.doorbell.signal();
         // The last owner may be the sink, called from the thread itself: then it just ends.
@@ -196,10 +206,10 @@ impl Drop for Nic {
 }
 
 /// The open NICs of this process.
-static OPEN: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+static OPEN: PerProcess<Mutex<Vec<Weak<Shared>>>> = PerProcess::new();
 
 fn register(shared: &Arc<Shared>) {
-    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut open = OPEN.get().lock().unwrap_or_else(PoisonError::into_inner);
     open.retain(|nic| nic.strong_count() > 0);
     open.push(Arc::downgrade(shared));
 }
@@ -208,7 +218,7 @@ fn register(shared: &Arc<Shared>) {
 /// peer waits for an acknowledgement that was about to leave, or that was lost. Bounded in time;
 /// takes no lock for long.
 pub fn flush_all() {
-    let open: Vec<_> = match OPEN.try_lock() {
+    let open: Vec<_> = match OPEN.get().try_lock() {
         Ok(open) => open.iter().filter_map(Weak::upgrade).collect(),
         Err(_) => return,
     };
@@ -338,11 +348,13 @@ impl Shared {
     }
 
     /// Begins to leave: takes what has arrived, and notes the last words.
-    fn depart(&self) {
-        let Some(mut state) = self.try_lock() else { return };
+    /// Whether that is done, or never will be.
+    fn depart(&self) -> bool {
+        let Some(mut state) = self.try_lock() else { return self.is_orphaned() };
         state.step(self.clock.now(), true, 0);
         state.device().depart();
         self.deliver(state);
+        true
     }
 
     /// Sends what is owed and answers peers, without waiting. `None` when the device has said its
@@ -370,7 +382,11 @@ impl Shared {
     /// Lets these devices say their last words, for at most [`CLOSE`].
     fn flush<'a>(nics: impl Iterator<Item = &'a Self> + Clone) {
         let start = std::time::Instant::now();
-        nics.clone().for_each(Self::depart);
+        for nic in nics.clone() {
+            while !nic.depart() && start.elapsed() < CLOSE {
+                sys::yield_now();
+            }
+        }
         let mut fds = Vec::new();
         while let Some(left) = CLOSE.checked_sub(start.elapsed()) {
             fds.clear();

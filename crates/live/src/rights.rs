@@ -4,6 +4,7 @@
 use std::io;
 use std::mem::{MaybeUninit, size_of, zeroed};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
 
 use libc::{c_int, c_void, socklen_t};
 
@@ -110,6 +111,28 @@ pub(crate) fn peer(socket: BorrowedFd<'_>) -> io::Result<(libc::uid_t, libc::pid
     check(result).map(|_| (peer.uid, peer.pid))
 }
 
+/// Connects to an abstract name, without waiting: `WouldBlock` if whoever has it does not take
+/// connections as fast as they come.
+pub(crate) fn connect(name: &str) -> io::Result<UnixStream> {
+    // SAFETY: plain old data for which all zeros are a value.
+    let mut address: libc::sockaddr_un = unsafe { zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    // Abstract names begin with a zero byte and end with the address.
+    let places = address.sun_path.iter_mut().skip(1);
+    places.zip(name.bytes()).for_each(|(place, byte)| *place = byte as _);
+    let len = std::mem::offset_of!(libc::sockaddr_un, sun_path) + 1 + name.len();
+    assert!(len <= size_of::<libc::sockaddr_un>(), "a name that fits");
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: takes three numbers; a descriptor that it returns is new and nobody else's.
+    let socket =
+        unsafe { check(libc::socket(libc::AF_UNIX, kind, 0)).map(|fd| OwnedFd::from_raw_fd(fd))? };
+    // SAFETY: the pointer and length describe a part of `address`.
+    check(unsafe {
+        libc::connect(socket.as_raw_fd(), (&raw const address).cast(), len as socklen_t)
+    })?;
+    Ok(UnixStream::from(socket))
+}
+
 /// The effective user of this process.
 pub(crate) fn own_user() -> libc::uid_t {
     // SAFETY: takes no arguments and cannot fail.
@@ -145,7 +168,8 @@ pub(crate) fn lock_byte(file: BorrowedFd<'_>, byte: u8, take: bool) -> bool {
 mod tests {
     use std::io::{Read, Write};
     use std::os::fd::AsFd;
-    use std::os::unix::net::UnixStream;
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixListener};
 
     use super::*;
 
@@ -172,6 +196,27 @@ mod tests {
         drop(a);
         assert_eq!(receive(b.as_fd(), &mut bytes).unwrap().0, 0);
         assert!(send(b.as_fd(), b"x", &[]).is_err());
+    }
+
+    #[test]
+    fn connecting_never_waits() {
+        let name = format!("crocevia-test/{}", std::process::id());
+        assert_eq!(connect(&name).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+        let address = SocketAddr::from_abstract_name(&name).unwrap();
+        let listener = UnixListener::bind_addr(&address).unwrap();
+        let mut one = connect(&name).unwrap();
+        let (mut other, _) = listener.accept().unwrap();
+        other.write_all(b"x").unwrap();
+        one.set_nonblocking(false).unwrap();
+        one.read_exact(&mut [0]).unwrap();
+        let mut many = Vec::new();
+        let full = loop {
+            match connect(&name) {
+                Ok(one) => many.push(one),
+                Err(e) => break e.kind(),
+            }
+        };
+        assert_eq!(full, io::ErrorKind::WouldBlock);
     }
 
     #[test]

@@ -83,6 +83,21 @@ pub(crate) fn yield_now() {
     unsafe { libc::sched_yield() };
 }
 
+/// Sleeps. Safe in a signal handler.
+pub(crate) fn nap(ns: u64) {
+    let time = libc::timespec { tv_sec: 0, tv_nsec: ns.min(999_999_999) as _ };
+    // SAFETY: `time` is a live timespec; the rest of an interrupted sleep is not asked for.
+    unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) };
+}
+
+/// Adds one to the event descriptor of this number, which is never closed. Safe in a signal
+/// handler.
+pub(crate) fn ring(fd: c_int) {
+    let one = 1_u64;
+    // SAFETY: the pointer and length describe `one`.
+    unsafe { libc::write(fd, (&raw const one).cast::<c_void>(), 8) };
+}
+
 /// Nanoseconds of the monotonic clock.
 pub(crate) fn monotonic_ns() -> u64 {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };

@@ -133,7 +133,7 @@ fn bind_error(ip: IpAddr, why: &io::Error) -> Error {
             ": somebody receives RoCE on it who does not share it. If that is a Soft-RoCE device \
              of the kernel (rdma link), remove it (rdma link delete NAME) or use another address, \
              such as --addr 127.0.0.2 or CROCEVIA_ADDR=127.0.0.2; `ss -ulpn sport = :4791` shows \
-             who it is"
+             who it is (a crocevia process shares only with enough descriptors, ulimit -n)"
         }
         ErrorKind::NoDevice => ": this machine does not have the address",
         _ => "",

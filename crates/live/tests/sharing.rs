@@ -107,6 +107,14 @@ impl Member {
     }
 }
 
+/// A test that fails leaves nobody behind, stopped or not.
+impl Drop for Member {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 /// Whether a port without any sharing can be had: nobody is left.
 fn is_free(addr: Ipv4Addr) -> bool {
     let start = Instant::now();
@@ -166,6 +174,8 @@ fn a_keeper_that_is_stopped_is_named() {
         assert_eq!(unsafe { libc::kill(pid as i32, number) }, 0);
     };
     signal(libc::SIGSTOP);
+    // Its threads stop one by one.
+    std::thread::sleep(Duration::from_millis(100));
     let mut info = live::devices(Some(&addr.to_string())).unwrap().remove(0);
     info.gids.truncate(1);
     let sink = std::sync::Arc::new(support::Events::default());

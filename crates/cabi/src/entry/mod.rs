@@ -7,6 +7,8 @@ mod cq_ex;
 mod device;
 mod event;
 mod failed;
+#[cfg(not(test))]
+mod leave;
 mod misc;
 mod mw;
 mod pd_mr;

@@ -9,9 +9,17 @@ use std::sync::atomic::Ordering;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use super::{STEP_BATCHES, Shared};
+use super::{STEP_BATCHES, Shared, parting};
 use crate::clock::ns_until;
 use crate::sys;
+
+/// Its own bell first, and that of the process's end until it has been heard.
+fn bells(shared: &Shared, left: bool, fds: &mut Vec<libc::pollfd>) {
+    fds.push(sys::interest(shared.doorbell.as_fd(), libc::POLLIN));
+    if let Some(bell) = parting::bell().filter(|_| !left) {
+        fds.push(sys::interest(bell, libc::POLLIN));
+    }
+}
 
 /// A nap while somebody else polls.
 pub(super) const NAP_NS: u64 = 200_000;
@@ -41,10 +49,18 @@ fn run(shared: &Shared) {
     let mut fds = Vec::new();
     // When it last did something, in nanoseconds of the clock.
     let mut worked: Option<u64> = None;
+    let mut left = false;
     while !shared.stop.load(Ordering::Acquire) {
+        if parting::is_wanted() && !left {
+            left = true;
+            Shared::flush(std::iter::once(shared));
+            parting::is_done();
+        }
         let now_ns = shared.clock.ns();
         if shared.is_polled(now_ns) {
-            nap(shared, now_ns);
+            fds.clear();
+            bells(shared, left, &mut fds);
+            nap(shared, now_ns, &mut fds);
             worked = Some(now_ns);
             continue;
         }
@@ -66,7 +82,7 @@ fn run(shared: &Shared) {
             sleep_ns = sleep_ns.min(ALERT_EVERY_NS);
         }
         fds.clear();
-        fds.push(sys::interest(shared.doorbell.as_fd(), libc::POLLIN));
+        bells(shared, left, &mut fds);
         state.interests(&mut fds);
         // Under the lock: a call that sets an earlier timer sees when the thread wakes.
         shared.wakes.store(now_ns.saturating_add(sleep_ns), Ordering::Release);
@@ -76,9 +92,9 @@ fn run(shared: &Shared) {
 }
 
 /// Sleeps a little, not on the link: who polls sees to that.
-fn nap(shared: &Shared, now_ns: u64) {
+fn nap(shared: &Shared, now_ns: u64, fds: &mut [libc::pollfd]) {
     shared.wakes.store(now_ns + NAP_NS, Ordering::Release);
-    wait(shared, &mut [sys::interest(shared.doorbell.as_fd(), libc::POLLIN)], NAP_NS);
+    wait(shared, fds, NAP_NS);
 }
 
 fn wait(shared: &Shared, fds: &mut [libc::pollfd], ns: u64) {

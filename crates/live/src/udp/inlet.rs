@@ -142,7 +142,8 @@ impl Inlets {
     pub(super) fn open(&mut self, gid: Gid, scope: u32) -> engine::Result<()> {
         let ip = gid.to_ip();
         // A quarter of what the process may have is enough.
-        let affordable = crate::sys::descriptor_limit() / 4 / (u64::from(SLOTS) + 1);
+        let limit = crate::sys::descriptor_limit();
+        let affordable = limit / 4 / (u64::from(SLOTS) + 1);
         let mut why = None;
         if self.sets.len() < SHARED_ADDRESSES.min(affordable as usize) {
             match Set::open(ip, scope) {
@@ -162,7 +163,18 @@ impl Inlets {
         }
         let bytes = self.receive_buffer.unwrap_or(BUFFER);
         let socket = open_socket(ip, scope, bytes, false)
-            .map_err(|e| why.take().unwrap_or_else(|| bind_error(ip, &e)))?;
+            .map_err(|e| why.take().unwrap_or_else(|| bind_error(ip, &e)))
+            .map_err(|e| match affordable {
+                0 => Error::new(
+                    e.kind(),
+                    format!(
+                        "{e}; this process may have {limit} descriptors (ulimit -n), and needs {} \
+                         to share an address with other crocevia processes",
+                        4 * (u32::from(SLOTS) + 1)
+                    ),
+                ),
+                _ => e,
+            })?;
         crate::sys::release_on_fork(socket.as_fd());
         self.all.push(Inlet::new(gid, Source::Own(socket)));
         Ok(())

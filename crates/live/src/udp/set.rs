@@ -25,6 +25,7 @@ use wire::transport::ROCE_PORT;
 
 use super::inlet;
 use super::stray::Secret;
+use crate::process::PerProcess;
 use crate::rights::{self, lock_byte};
 use crate::sys::{self, set_int};
 
@@ -54,24 +55,29 @@ pub(super) struct Set {
     /// conflict.
     claimed: Mutex<u64>,
     generation: u32,
+    /// Whose processes share it: this one may become another user's.
+    user: libc::uid_t,
     role: Mutex<keeper::Role>,
 }
 
 /// The sets of this process, so that it has each only once: closing one descriptor of a file gives
 /// up all of the process's locks on it.
-static SETS: Mutex<Vec<Weak<Set>>> = Mutex::new(Vec::new());
+static SETS: PerProcess<Mutex<Vec<Weak<Set>>>> = PerProcess::new();
+/// One set is opened at a time, which may take long.
+static OPENING: PerProcess<Mutex<()>> = PerProcess::new();
 
 impl Set {
     /// The set of an address: this process's own, that of others, or a new one.
     pub(super) fn open(ip: IpAddr, scope: u32) -> engine::Result<Arc<Self>> {
-        let mut sets = SETS.lock().unwrap_or_else(PoisonError::into_inner);
-        let generation = sys::fork_generation();
-        sets.retain(|set| set.upgrade().is_some_and(|set| set.generation == generation));
-        let known = sets.iter().filter_map(Weak::upgrade);
-        if let Some(set) = known.into_iter().find(|set| (set.ip, set.scope) == (ip, scope)) {
+        let scope = if inlet::needs_scope(ip) { scope } else { 0 };
+        let _one = OPENING.get().lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it = |set: &Arc<Self>| (set.ip, set.scope) == (ip, scope);
+        if let Some(set) = known().into_iter().find(is_it) {
             return Ok(set);
         }
         let set = Arc::new(join_or_found(ip, scope)?);
+        let mut sets = SETS.get().lock().unwrap_or_else(PoisonError::into_inner);
+        sets.retain(|set| set.strong_count() > 0);
         sets.push(Arc::downgrade(&set));
         drop(sets);
         keeper::watch(&set).map_err(|e| system(ip, "no thread to share it with others", &e))?;
@@ -115,6 +121,12 @@ impl Drop for Set {
         sys::keep_on_fork(self.slots.as_fd());
         keeper::unwatch();
     }
+}
+
+/// The sets that this process has.
+fn known() -> Vec<Arc<Set>> {
+    let sets = SETS.get().lock().unwrap_or_else(PoisonError::into_inner);
+    sets.iter().filter_map(Weak::upgrade).collect()
 }
 
 /// Slots that a link has in all of its sets.
@@ -171,13 +183,35 @@ impl Drop for Claim {
     }
 }
 
-fn name(ip: IpAddr, scope: u32) -> io::Result<SocketAddr> {
-    let scope = if inlet::needs_scope(ip) { scope } else { 0 };
-    SocketAddr::from_abstract_name(format!("crocevia/{ROCE_PORT}/{ip}/{scope}"))
+fn name(ip: IpAddr, scope: u32) -> String {
+    format!("crocevia/{ROCE_PORT}/{ip}/{scope}")
+}
+
+/// Takes the name, if nobody has it.
+fn listen(name: &str) -> io::Result<UnixListener> {
+    let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
 }
 
 fn system(ip: IpAddr, what: &str, why: &io::Error) -> Error {
     Error::new(ErrorKind::System, format!("{ip}: {what}: {why}"))
+}
+
+/// A descriptor that children of a fork give up: others tell by its end that this process has gone.
+pub(super) struct Held<T: AsFd>(T);
+
+impl<T: AsFd> Held<T> {
+    fn new(of: T) -> Self {
+        sys::release_on_fork(of.as_fd());
+        Self(of)
+    }
+}
+
+impl<T: AsFd> Drop for Held<T> {
+    fn drop(&mut self) {
+        sys::keep_on_fork(self.0.as_fd());
+    }
 }
 
 /// What came of one attempt.
@@ -191,11 +225,12 @@ enum Attempt {
 
 fn join_or_found(ip: IpAddr, scope: u32) -> engine::Result<Set> {
     let start = Instant::now();
-    let name = name(ip, scope).map_err(|e| system(ip, "no name for its sockets", &e))?;
+    let name = name(ip, scope);
     loop {
-        let attempt = match UnixStream::connect_addr(&name) {
+        let attempt = match rights::connect(&name) {
             Ok(stream) => join(ip, scope, stream)?,
             Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => found(ip, scope, &name)?,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Attempt::Again,
             Err(e) => return Err(system(ip, "cannot ask for its sockets", &e)),
         };
         match attempt {
@@ -204,8 +239,13 @@ fn join_or_found(ip: IpAddr, scope: u32) -> engine::Result<Set> {
                 return Err(super::bind_error(ip, &why));
             }
             Attempt::Again if start.elapsed() > PATIENCE => {
-                let why = io::Error::from(io::ErrorKind::TimedOut);
-                return Err(system(ip, "processes that share it come and go", &why));
+                return Err(Error::new(
+                    ErrorKind::AddressInUse,
+                    format!(
+                        "the process that shares UDP {ip} port {ROCE_PORT} with others takes no \
+                         more, or processes come and go too fast: try again, or use another address"
+                    ),
+                ));
             }
             Attempt::Held(_) | Attempt::Again => std::thread::sleep(RETRY),
         }
@@ -214,24 +254,22 @@ fn join_or_found(ip: IpAddr, scope: u32) -> engine::Result<Set> {
 
 /// Asks who holds the name for the sockets.
 fn join(ip: IpAddr, scope: u32, stream: UnixStream) -> engine::Result<Attempt> {
-    let ask = || -> io::Result<_> {
-        let peer = rights::peer(stream.as_fd())?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        Ok(peer)
-    };
-    let (user, process) = ask().map_err(|e| system(ip, "cannot ask for its sockets", &e))?;
+    let fail = |e: io::Error| system(ip, "cannot ask for its sockets", &e);
+    let (user, process) = rights::peer(stream.as_fd()).map_err(fail)?;
     if user != rights::own_user() {
         return Err(Error::new(
             ErrorKind::AddressInUse,
             format!(
-                "crocevia processes of user {user} (one is {process}) receive on UDP {ip} port \
-                 {ROCE_PORT}, and this one runs as user {}: a user's processes share an address, \
-                 others need one of their own, such as --addr 127.0.0.2 or \
+                "process {process} of user {user} has the name by which crocevia processes share \
+                 UDP {ip} port {ROCE_PORT}, and this one runs as user {}: a user's processes share \
+                 an address, others need one of their own, such as --addr 127.0.0.2 or \
                  CROCEVIA_ADDR=127.0.0.2",
                 rights::own_user()
             ),
         ));
     }
+    stream.set_nonblocking(false).map_err(fail)?;
+    stream.set_read_timeout(Some(PATIENCE)).map_err(fail)?;
     if rights::send(stream.as_fd(), &[JOIN], &[]).is_err() {
         return Ok(Attempt::Again);
     }
@@ -249,14 +287,15 @@ fn join(ip: IpAddr, scope: u32, stream: UnixStream) -> engine::Result<Attempt> {
         }
         Err(_) => return Ok(Attempt::Again),
     };
-    if n == 0 {
+    if n == 0 || stream.set_nonblocking(true).is_err() {
         return Ok(Attempt::Again);
     }
     if told[..n] == MAGIC && fds.len() < usize::from(SLOTS) + 1 {
         let why = io::Error::from_raw_os_error(libc::EMFILE);
         return Err(system(ip, "cannot take its sockets (ulimit -n)", &why));
     }
-    if told[..n] != MAGIC || fds.len() != usize::from(SLOTS) + 1 {
+    let slots = fds.pop().filter(|_| told[..n] == MAGIC && fds.len() == usize::from(SLOTS));
+    let Some(slots) = slots else {
         return Err(Error::new(
             ErrorKind::AddressInUse,
             format!(
@@ -264,23 +303,17 @@ fn join(ip: IpAddr, scope: u32, stream: UnixStream) -> engine::Result<Attempt> {
                  version of crocevia: end it, or use another address"
             ),
         ));
-    }
-    if stream.set_nonblocking(true).is_err() {
-        return Ok(Attempt::Again);
-    }
-    let slots = fds.pop().map(sys::high);
+    };
     let sockets = fds.into_iter().map(|fd| Socket::from(sys::high(fd))).collect();
-    let Some(slots) = slots else { return Ok(Attempt::Again) };
-    let role = keeper::Role::Member(stream);
-    let set = Set::new(ip, scope, sockets, slots, role);
+    let role = keeper::Role::Member(Held::new(stream));
+    let set = Set::new(ip, scope, sockets, sys::high(slots), role);
     Ok(Attempt::Done(set.map_err(|e| system(ip, "cannot take its sockets", &e))?))
 }
 
 /// Takes the name and makes the sockets.
-fn found(ip: IpAddr, scope: u32, name: &SocketAddr) -> engine::Result<Attempt> {
-    let Ok(listener) = UnixListener::bind_addr(name) else { return Ok(Attempt::Again) };
+fn found(ip: IpAddr, scope: u32, name: &str) -> engine::Result<Attempt> {
+    let Ok(listener) = listen(name).map(Held::new) else { return Ok(Attempt::Again) };
     let fail = |e: io::Error| system(ip, "cannot make its sockets", &e);
-    listener.set_nonblocking(true).map_err(fail)?;
     // The first is bound without the right to share: only one process can.
     let first = match inlet::open_socket(ip, scope, 0, false) {
         Ok(first) => first,
@@ -329,7 +362,8 @@ impl Set {
         sys::release_on_fork(slots.as_fd());
         let generation = sys::fork_generation();
         let (claimed, role) = (Mutex::new(0), Mutex::new(role));
-        Ok(Self { ip, scope, sockets, slots, secret, claimed, generation, role })
+        let user = rights::own_user();
+        Ok(Self { ip, scope, sockets, slots, secret, claimed, generation, user, role })
     }
 }
 
