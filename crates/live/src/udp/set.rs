@@ -312,8 +312,13 @@ fn join(ip: IpAddr, scope: u32, stream: UnixStream) -> engine::Result<Attempt> {
 
 /// Takes the name and makes the sockets.
 fn found(ip: IpAddr, scope: u32, name: &str) -> engine::Result<Attempt> {
-    let Ok(listener) = listen(name).map(Held::new) else { return Ok(Attempt::Again) };
     let fail = |e: io::Error| system(ip, "cannot make its sockets", &e);
+    let listener = match listen(name).map(Held::new) {
+        Ok(listener) => listener,
+        Err(e) if e.kind() == io::ErrorKind::AddrInUse => return Ok(Attempt::Again),
+        // Such names may be forbidden here.
+        Err(e) => return Err(fail(e)),
+    };
     // The first is bound without the right to share: only one process can.
     let first = match inlet::open_socket(ip, scope, 0, false) {
         Ok(first) => first,
