@@ -1,9 +1,9 @@
 //! Queue pairs that are gone, or whose process is about to go. A requester whose last request was
 //! executed but whose acknowledgement was lost would try again in vain and report an error for what
 //! succeeded. So the last acknowledgement is repeated a few times after a queue pair has gone (or
-//! has been moved to the error state, with which programs begin a disconnection), and
-//! for a while a repeated SEND or WRITE is acknowledged as if the queue pair still stood. What it
-//! had not executed stays unanswered, as do READs and atomics, whose answers went with it.
+//! has been moved to the error state, with which programs begin a disconnection), and for a while a
+//! repeated SEND or WRITE is acknowledged as if the queue pair still stood. What it had not
+//! executed stays unanswered, as do READs and atomics, whose answers went with it.
 
 use std::collections::VecDeque;
 

@@ -86,8 +86,9 @@ impl Nic {
     /// Opens a device: binds its addresses, starts its thread.
     ///
     /// # Errors
-    /// `AddressInUse` if another process receives on the first address (the message says what to
-    /// do), `NoDevice` if the address has gone, `Denied` or `System` as the system says.
+    /// `AddressInUse` if somebody receives on the first address who does not share it, or all of
+    /// its slots are taken (the message says what to do), `NoDevice` if the address has gone,
+    /// `Denied` or `System` as the system says.
     pub fn open(
         info: &DeviceInfo,
         options: &Options,
@@ -347,8 +348,8 @@ impl Shared {
         self.delivery.run(|event| self.sink.event(event));
     }
 
-    /// Begins to leave: takes what has arrived, and notes the last words.
-    /// Whether that is done, or never will be.
+    /// Begins to leave: takes what has arrived, and notes the last words. Whether that is done, or
+    /// never will be.
     fn depart(&self) -> bool {
         let Some(mut state) = self.try_lock() else { return self.is_orphaned() };
         state.step(self.clock.now(), true, 0);

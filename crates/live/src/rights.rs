@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 
 use libc::{c_int, c_void, socklen_t};
 
-use crate::sys::check;
+use crate::sys::{check, get_option};
 
 /// Most descriptors in one message; the kernel's own limit is 253.
 pub(crate) const MOST: usize = 128;
@@ -96,19 +96,9 @@ pub(crate) fn receive(
 
 /// The user and the process at the other end of a connected socket.
 pub(crate) fn peer(socket: BorrowedFd<'_>) -> io::Result<(libc::uid_t, libc::pid_t)> {
-    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
-    let mut len = size_of::<libc::ucred>() as socklen_t;
-    // SAFETY: the pointers describe `peer` and `len`, both alive and writable during the call.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            (&raw mut peer).cast::<c_void>(),
-            &raw mut len,
-        )
-    };
-    check(result).map(|_| (peer.uid, peer.pid))
+    let unknown = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    get_option(socket, libc::SOL_SOCKET, libc::SO_PEERCRED, unknown)
+        .map(|peer| (peer.uid, peer.pid))
 }
 
 /// Connects to an abstract name, without waiting: `WouldBlock` if whoever has it does not take

@@ -36,11 +36,29 @@ pub(crate) fn set_int(
     check(result).map(drop)
 }
 
-/// Reads an integer socket option.
-pub(crate) fn get_int(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<c_int> {
-    let mut value: c_int = 0;
-    let mut len = size_of::<c_int>() as socklen_t;
-    // SAFETY: the pointers describe `value` and `len`, both alive and writable during the call.
+/// A value for which all bytes are good, as socket options are.
+///
+/// # Safety
+/// Any bytes of its size are a value of the type.
+pub(crate) unsafe trait Plain: Copy {}
+
+// SAFETY: an integer.
+unsafe impl Plain for c_int {}
+// SAFETY: integers without gaps.
+unsafe impl Plain for [u32; 9] {}
+// SAFETY: three integers.
+unsafe impl Plain for libc::ucred {}
+
+/// Reads a socket option; what the kernel does not fill in stays as it is in `value`.
+pub(crate) fn get_option<T: Plain>(
+    fd: BorrowedFd<'_>,
+    level: c_int,
+    name: c_int,
+    mut value: T,
+) -> io::Result<T> {
+    let mut len = size_of::<T>() as socklen_t;
+    // SAFETY: the pointers describe `value` and `len`, both alive and writable during the call;
+    // whatever is written is a value of the type.
     let result = unsafe {
         libc::getsockopt(
             fd.as_raw_fd(),
@@ -51,6 +69,11 @@ pub(crate) fn get_int(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Resu
         )
     };
     check(result).map(|_| value)
+}
+
+/// Reads an integer socket option.
+pub(crate) fn get_int(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<c_int> {
+    get_option(fd, level, name, 0)
 }
 
 /// A descriptor to wait for, and what for.
@@ -274,19 +297,7 @@ pub(crate) fn descriptor_limit() -> u64 {
 /// Packets that the kernel has dropped at a socket since it was made.
 pub(crate) fn socket_drops(fd: BorrowedFd<'_>) -> io::Result<u32> {
     // SK_MEMINFO_DROPS is the last of nine words.
-    let mut words = [0_u32; 9];
-    let mut len = size_of_val(&words) as socklen_t;
-    // SAFETY: the pointers describe `words` and `len`, both alive and writable during the call.
-    let result = unsafe {
-        libc::getsockopt(
-            fd.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_MEMINFO,
-            words.as_mut_ptr().cast::<c_void>(),
-            &raw mut len,
-        )
-    };
-    check(result).map(|_| words[8])
+    get_option(fd, libc::SOL_SOCKET, libc::SO_MEMINFO, [0_u32; 9]).map(|words| words[8])
 }
 
 static FORKS: AtomicU32 = AtomicU32::new(0);

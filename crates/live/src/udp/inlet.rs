@@ -335,8 +335,8 @@ fn full(ip: IpAddr) -> Error {
     Error::new(
         ErrorKind::AddressInUse,
         format!(
-            "{} processes share UDP {ip} port {ROCE_PORT} already: use another address, such as \
-             --addr 127.0.0.2 or CROCEVIA_ADDR=127.0.0.2",
+            "all {} places of the processes that share UDP {ip} port {ROCE_PORT} are taken: use \
+             another address, such as --addr 127.0.0.2 or CROCEVIA_ADDR=127.0.0.2",
             SLOTS - 1
         ),
     )

@@ -190,7 +190,7 @@ fn there_are_so_many_slots_and_no_more() {
         panic!("one too many");
     };
     assert_eq!(why.kind(), ErrorKind::AddressInUse);
-    assert!(why.to_string().contains("63 processes"), "{why}");
+    assert!(why.to_string().contains("all 63 places"), "{why}");
     // They are one link's only once, however often they were.
     let mut slots: Vec<u8> = links.iter().flat_map(|link| link.slots.clone()).collect();
     slots.sort_unstable();
