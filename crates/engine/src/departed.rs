@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 
 use wire::{Aeth, Bth, Extensions, Instant, Msn, Operation, PKey, Packet, Path, Service, Syndrome};
 
+use crate::counters::pair::count;
 use crate::device::Device;
 use crate::limits::{DEPARTED, LAST_WORDS, LAST_WORDS_WITHIN, MAX_DEPARTED};
 use crate::memory::{HostMemory, Payload};
@@ -299,23 +300,27 @@ impl<M: HostMemory> Device<M> {
         let sent = self.departed.emit(|qpn| qps.get(*by_qpn.get(&qpn)?), train);
         self.shared.counters.tx_packets += u64::from(sent);
         self.shared.counters.tx_acks += u64::from(sent);
+        self.shared.counters.tx_ack_packets += u64::from(sent);
         sent
     }
 
-    /// A packet for a queue pair that does not exist, or `stands` but is not ready to receive.
+    /// A packet for a queue pair that does not exist, or that `stands` (its index) but is not ready
+    /// to receive.
     pub(crate) fn receive_departed(
         &mut self,
         now: Instant,
         packet: &Packet<Payload<'_>>,
-        stands: bool,
+        stands: Option<u32>,
     ) {
         let heard = self.departed.receive(now, packet);
-        let counters = &mut self.shared.counters;
-        match heard {
-            Heard::Unknown if stands => counters.rx_wrong_state += 1,
-            Heard::Unknown => counters.rx_unknown_qp += 1,
-            Heard::Again => counters.duplicate_request += 1,
-            Heard::Response => counters.rx_stale_ack += 1,
+        let sh = &mut self.shared;
+        match (heard, stands) {
+            (Heard::Unknown, Some(index)) => count!(sh, index, rx_wrong_state),
+            (Heard::Again, Some(index)) => count!(sh, index, duplicate_request),
+            (Heard::Response, Some(index)) => count!(sh, index, rx_stale_ack),
+            (Heard::Unknown, None) => sh.counters.rx_unknown_qp += 1,
+            (Heard::Again, None) => sh.counters.duplicate_request += 1,
+            (Heard::Response, None) => sh.counters.rx_stale_ack += 1,
         }
     }
 }

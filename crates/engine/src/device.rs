@@ -6,6 +6,7 @@ use wire::{Encapsulation, Gid, Instant, Mtu, Operation, PKey, Packet, Qpn, Servi
 
 use crate::attr::QpState;
 use crate::counters::Counters;
+use crate::counters::pair::{Before, count};
 use crate::departed::Departed;
 use crate::event::{AsyncEvent, Event};
 use crate::keys::Keys;
@@ -101,6 +102,7 @@ impl<M: HostMemory> Device<M> {
                 srqs: Slots::new(),
                 windows: Windows::new(config.receive_buffer),
                 counters: Counters::default(),
+                tallies: Vec::new(),
                 events: VecDeque::new(),
                 gids: config.gids,
                 ack_delay: config.ack_delay,
@@ -169,52 +171,61 @@ impl<M: HostMemory> Device<M> {
             let members = self.groups.get(&packet.path.destination).cloned().unwrap_or_default();
             if members.is_empty() {
                 self.shared.counters.rx_unknown_qp += 1;
+                self.shared.counters.rx_dropped_bytes += packet.payload.len() as u64;
             }
+            self.shared.counters.rx_multicast_copies += members.len().saturating_sub(1) as u64;
             for qp in members {
-                self.deliver(now, qp, packet);
+                self.hand_to(now, qp, packet);
             }
-            return;
+        } else {
+            self.hand_to(now, packet.bth.dest_qp, packet);
         }
-        self.deliver(now, packet.bth.dest_qp, packet);
+        debug_assert!(self.shared.counters.is_balanced(), "a packet that was counted not once");
+    }
+
+    /// Delivers a packet; the bytes of it that are not placed count as dropped.
+    fn hand_to(&mut self, now: Instant, qpn: Qpn, packet: &Packet<Payload<'_>>) {
+        let before = self.shared.counters.rx_bytes;
+        self.deliver(now, qpn, packet);
+        let counters = &mut self.shared.counters;
+        counters.rx_dropped_bytes += packet.payload.len() as u64 + before - counters.rx_bytes;
     }
 
     fn deliver(&mut self, now: Instant, qpn: Qpn, packet: &Packet<Payload<'_>>) {
         let index = self.by_qpn.get(&qpn.get()).copied();
         let Some((index, qp)) = index.and_then(|i| Some((i, self.qps.get_mut(i)?))) else {
-            return self.receive_departed(now, packet, false);
+            return self.receive_departed(now, packet, None);
         };
-        let counters = &mut self.shared.counters;
+        let sh = &mut self.shared;
         let q = &qp.facts;
         if packet.bth.opcode.service() == Some(Service::Cnp) {
-            counters.rp_cnp_ignored += 1;
-            return;
+            return count!(sh, index, rp_cnp_ignored);
         }
         let Some(operation) = packet.bth.opcode.operation() else {
-            counters.rx_wrong_opcode += 1;
-            return;
+            return count!(sh, index, rx_wrong_opcode);
         };
         // FLUSH and ATOMIC WRITE are not offered.
         let offered = !matches!(operation, Operation::Flush | Operation::AtomicWrite);
         if !offered || packet.bth.opcode.service() != Some(q.service()) {
-            counters.rx_wrong_opcode += 1;
-            return;
+            return count!(sh, index, rx_wrong_opcode);
         }
         if let Some(path) = &q.path {
             let from_peer =
                 packet.path.source == path.destination && packet.path.destination == path.source;
             if !from_peer {
-                counters.rx_wrong_address += 1;
-                return;
+                return count!(sh, index, rx_wrong_address);
             }
         }
         if matches!(q.state, QpState::Reset | QpState::Init | QpState::Err) {
-            return self.receive_departed(now, packet, true);
+            return self.receive_departed(now, packet, Some(index));
         }
         if !packet.bth.pkey.matches(PKey::DEFAULT) {
-            counters.rx_wrong_pkey += 1;
-            return;
+            return count!(sh, index, rx_wrong_pkey);
         }
-        qp.receive(&mut self.shared, now, operation, packet);
+        sh.counters.came(operation, packet.payload.len());
+        let before = Before::of(&sh.counters);
+        qp.receive(sh, now, operation, packet);
+        sh.book_received(index, before);
         self.touched(index, now);
     }
 

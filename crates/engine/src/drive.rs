@@ -2,6 +2,7 @@
 
 use wire::Instant;
 
+use crate::counters::pair::Before;
 use crate::device::{Device, LinkState};
 use crate::event::Event;
 use crate::memory::HostMemory;
@@ -84,7 +85,9 @@ impl<M: HostMemory> Device<M> {
                 self.shared.windows.turn_over(qp.facts.peer, index);
                 continue;
             }
+            let before = Before::of(&self.shared.counters);
             let sent = qp.transmit(&mut self.shared, now, limits, train);
+            self.shared.book_sent(index, before);
             if std::mem::take(&mut qp.unsettled) {
                 self.unsettled.push(index);
             }

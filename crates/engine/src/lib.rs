@@ -18,6 +18,7 @@ mod objects;
 mod pairs;
 mod qp;
 mod regions;
+mod report;
 mod sched;
 mod slots;
 pub mod srq;
@@ -26,7 +27,7 @@ mod window;
 pub mod work;
 
 pub use attr::{AttrMask, QpAttr, QpCap, QpInit, QpState, QpType};
-pub use counters::Counters;
+pub use counters::{Counters, QpCounters};
 pub use cq::{Cq, CqId, Moderation};
 pub use device::{Device, DeviceConfig, GidEntry, LinkState};
 pub use error::{Error, ErrorKind, PostError, Result};
@@ -36,6 +37,7 @@ pub use memory::{
     AtomicOp, HostMemory, MemoryFault, MrId, MwId, Payload, PdId, RegionAttr, RegionKeys,
     WindowType,
 };
+pub use report::{Objects, QpReport};
 pub use srq::{SrqAttr, SrqId};
 pub use train::{Fragment, Priorities, Train, TrainLimits, TxPacket};
 pub use work::{

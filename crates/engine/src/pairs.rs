@@ -39,6 +39,7 @@ impl<M: HostMemory> Device<M> {
         if let Some(qp) = self.qps.get_mut(index) {
             qp.facts.index = index;
         }
+        self.shared.begin_tally(index);
         self.by_qpn.insert(qpn.get(), index);
         Ok((qpn, init.cap))
     }
@@ -122,6 +123,7 @@ impl<M: HostMemory> Device<M> {
             self.farewells.push_back(train);
         }
         pair.leave_peer(&mut self.shared);
+        self.shared.end_tally(index);
         self.by_qpn.remove(&qp.get());
         self.use_queues(&pair.init, -1);
         self.groups.retain(|_, members| {

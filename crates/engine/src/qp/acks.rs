@@ -3,6 +3,7 @@
 
 use wire::{Aeth, Instant, NakCode, Operation, Packet, Syndrome};
 
+use crate::counters::pair::count;
 use crate::memory::{HostMemory, Payload};
 use crate::qp::facts::{Facts, Shared};
 use crate::qp::requester::{Fatal, Requester};
@@ -22,7 +23,7 @@ impl Requester {
     ) -> Outcome {
         let seq = packet.bth.psn.expand(self.una);
         if seq < self.una || seq >= self.max {
-            sh.counters.rx_stale_ack += 1;
+            count!(sh, q.index, rx_stale_ack);
             return Ok(());
         }
         match (operation, packet.ext.aeth) {
@@ -42,7 +43,10 @@ impl Requester {
                 self.granted_behind(seq, aeth);
                 Ok(())
             }
-            _ => Ok(()),
+            _ => {
+                count!(sh, q.index, rx_wrong_opcode);
+                Ok(())
+            }
         }
     }
 
@@ -71,21 +75,27 @@ impl Requester {
                 if self.una > before {
                     self.granted(credits);
                 }
-                if stopped { self.implied_nak(q, sh, now) } else { Ok(()) }
+                if stopped {
+                    return self.implied_nak(q, sh, now);
+                }
+                sh.counters.rx_accepted += 1;
+                Ok(())
             }
             Syndrome::Nak(NakCode::PsnSequenceError) => {
                 if self.rnr.is_some_and(|(_, of)| of == seq) {
+                    count!(sh, q.index, rx_stale_ack);
                     return Ok(());
                 }
-                sh.counters.packet_seq_err += 1;
+                count!(sh, q.index, packet_seq_err);
                 if self.advance(q, sh, now, seq)? {
                     return self.implied_nak(q, sh, now);
                 }
+                sh.counters.rx_accepted += 1;
                 if self.nxt == self.una {
                     // A copy: nothing has been sent since the one that led here.
                     return Ok(());
                 }
-                self.spend_retry(sh)?;
+                self.spend_retry(q, sh)?;
                 sh.windows.lost(q.peer, false);
                 self.go_back(q, sh, self.una);
                 self.restart_timer(q, sh, now);
@@ -96,13 +106,14 @@ impl Requester {
                 if self.advance(q, sh, now, seq)? {
                     return self.implied_nak(q, sh, now);
                 }
-                Err(self.fatal(refusal(code, sh)))
+                sh.counters.rx_accepted += 1;
+                Err(self.fatal(refusal(code, q, sh)))
             }
             Syndrome::Reserved(_) => {
                 if self.advance(q, sh, now, seq)? {
                     return self.implied_nak(q, sh, now);
                 }
-                Err(self.fatal(WcStatus::BadRespErr))
+                Err(self.bad_response(q, sh, WcStatus::BadRespErr))
             }
         }
     }
@@ -116,14 +127,15 @@ impl Requester {
         seq: u64,
         code: u8,
     ) -> Outcome {
-        sh.counters.rnr_nak_received += 1;
+        count!(sh, q.index, rnr_nak_retry_err);
         let behind_fetch = self.advance(q, sh, now, seq)?;
+        sh.counters.rx_accepted += u64::from(!behind_fetch);
         let copy = self.rnr.is_some_and(|(_, of)| of == seq) || self.nxt <= seq;
         if !copy {
             if q.rnr_retry != 7 {
                 // An unfinished READ or atomic before it is not what fails: it comes first.
                 if self.rnr_retries == 0 && !behind_fetch {
-                    sh.counters.rnr_nak_retry_err += 1;
+                    count!(sh, q.index, req_rnr_retries_exceeded);
                     return Err(self.fatal(WcStatus::RnrRetryExcErr));
                 }
                 self.rnr_retries = self.rnr_retries.saturating_sub(1);
@@ -163,16 +175,10 @@ impl Requester {
             .take_while(|w| w.started && w.start < seq)
             .find(|w| w.is_fetch() && w.end > self.una && w.start.max(self.una) < seq)
             .map(|w| w.start.max(self.una));
-        match fetch {
-            Some(at) => {
-                self.arrived(q, sh, now, at)?;
-                Ok(true)
-            }
-            None => {
-                self.arrived(q, sh, now, seq)?;
-                Ok(false)
-            }
-        }
+        let arrived = self.arrived(q, sh, now, fetch.unwrap_or(seq));
+        // A request that failed at this side has had its turn; what led to it is good.
+        sh.counters.rx_accepted += u64::from(arrived.is_err());
+        arrived.map(|()| fetch.is_some())
     }
 
     /// Moves `una` to `to` and completes what is done.
@@ -213,11 +219,12 @@ impl Requester {
         sh: &mut Shared<M>,
         now: Instant,
     ) -> Outcome {
+        count!(sh, q.index, rx_beyond_gap);
         if self.implied_for == Some(self.una) {
             return Ok(());
         }
-        sh.counters.implied_nak_seq_err += 1;
-        self.spend_retry(sh)?;
+        count!(sh, q.index, implied_nak_seq_err);
+        self.spend_retry(q, sh)?;
         self.implied_for = Some(self.una);
         sh.windows.lost(q.peer, false);
         self.go_back(q, sh, self.una);
@@ -236,19 +243,23 @@ impl Requester {
         if self.advance(q, sh, now, seq)? {
             return self.implied_nak(q, sh, now);
         }
-        let Some(wqe) = self.queue.wqes.front().copied() else { return Ok(()) };
+        let Some(wqe) = self.queue.wqes.front().copied() else {
+            count!(sh, q.index, rx_stale_ack);
+            return Ok(());
+        };
         if !matches!(wqe.op, SendOp::Read(_)) || seq < wqe.start || !grants(aeth) {
-            return Err(self.fatal(WcStatus::BadRespErr));
+            return Err(self.bad_response(q, sh, WcStatus::BadRespErr));
         }
         let offset = (seq - wqe.start) as u32 * q.mtu;
         if payload.len() as u64 != u64::from((wqe.length - offset).min(q.mtu)) {
-            return Err(self.fatal(WcStatus::LocLenErr));
+            return Err(self.bad_response(q, sh, WcStatus::LocLenErr));
         }
         let sges = self.queue.sges(&wqe);
         if scatter(q, sh, sges, u64::from(offset), payload).is_err() {
-            return Err(self.fatal(WcStatus::LocProtErr));
+            return Err(self.bad_response(q, sh, WcStatus::LocProtErr));
         }
         sh.counters.rx_bytes += payload.len() as u64;
+        sh.counters.rx_accepted += 1;
         self.arrived(q, sh, now, seq + 1)
     }
 
@@ -263,22 +274,26 @@ impl Requester {
         if self.advance(q, sh, now, seq)? {
             return self.implied_nak(q, sh, now);
         }
-        let Some(wqe) = self.queue.wqes.front().copied() else { return Ok(()) };
+        let Some(wqe) = self.queue.wqes.front().copied() else {
+            count!(sh, q.index, rx_stale_ack);
+            return Ok(());
+        };
         let atomic = matches!(wqe.op, SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. });
         if !atomic || !grants(aeth) {
-            return Err(self.fatal(WcStatus::BadRespErr));
+            return Err(self.bad_response(q, sh, WcStatus::BadRespErr));
         }
         let bytes = value.to_ne_bytes();
         if scatter(q, sh, self.queue.sges(&wqe), 0, Payload::Bytes(&bytes)).is_err() {
-            return Err(self.fatal(WcStatus::LocProtErr));
+            return Err(self.bad_response(q, sh, WcStatus::LocProtErr));
         }
+        sh.counters.rx_accepted += 1;
         self.arrived(q, sh, now, seq + 1)
     }
 
     /// Costs one of the retries that progress restores.
-    fn spend_retry<M>(&mut self, sh: &mut Shared<M>) -> Outcome {
+    fn spend_retry<M>(&mut self, q: &Facts, sh: &mut Shared<M>) -> Outcome {
         if self.retries == 0 {
-            sh.counters.transport_retry_exceeded += 1;
+            count!(sh, q.index, req_transport_retries_exceeded);
             return Err(self.fatal(WcStatus::RetryExcErr));
         }
         self.retries -= 1;
@@ -288,6 +303,12 @@ impl Requester {
     /// The failure of the oldest request that is not complete.
     fn fatal(&self, status: WcStatus) -> Fatal {
         Fatal { wr_id: self.queue.wqes.front().map_or(0, |w| w.wr_id), status }
+    }
+
+    /// A response that cannot be used: the same failure.
+    fn bad_response<M>(&self, q: &Facts, sh: &mut Shared<M>, status: WcStatus) -> Fatal {
+        count!(sh, q.index, rx_bad_response);
+        self.fatal(status)
     }
 
     /// The earliest of the requester's deadlines: those that [`timeout`](Self::timeout) would act
@@ -320,8 +341,8 @@ impl Requester {
             self.patient = true;
             return Ok(());
         }
-        sh.counters.local_ack_timeout_err += 1;
-        self.spend_retry(sh)?;
+        count!(sh, q.index, local_ack_timeout_err);
+        self.spend_retry(q, sh)?;
         self.implied_for = None;
         sh.windows.lost(q.peer, true);
         self.go_back(q, sh, self.una);
@@ -336,18 +357,18 @@ fn grants(aeth: Option<Aeth>) -> bool {
     aeth.is_none_or(|aeth| matches!(aeth.syndrome, Syndrome::Ack(_)))
 }
 
-fn refusal<M>(code: NakCode, sh: &mut Shared<M>) -> WcStatus {
+fn refusal<M>(code: NakCode, q: &Facts, sh: &mut Shared<M>) -> WcStatus {
     match code {
         NakCode::InvalidRequest => {
-            sh.counters.req_remote_invalid_request += 1;
+            count!(sh, q.index, req_remote_invalid_request);
             WcStatus::RemInvReqErr
         }
         NakCode::RemoteAccessError => {
-            sh.counters.req_remote_access_errors += 1;
+            count!(sh, q.index, req_remote_access_errors);
             WcStatus::RemAccessErr
         }
         NakCode::RemoteOperationalError => {
-            sh.counters.req_remote_operational_errors += 1;
+            count!(sh, q.index, req_remote_operational_errors);
             WcStatus::RemOpErr
         }
         NakCode::PsnSequenceError | NakCode::InvalidRdRequest => WcStatus::BadRespErr,

@@ -3,6 +3,7 @@
 
 use wire::{Encapsulation, Instant, Packet, Path};
 
+use crate::counters::pair::{count, count_traffic};
 use crate::memory::{HostMemory, Payload};
 use crate::qp::acks::scatter;
 use crate::qp::facts::{Facts, Shared};
@@ -32,20 +33,17 @@ pub(crate) fn receive<M: HostMemory>(
     now: Instant,
     packet: &Packet<Payload<'_>>,
 ) {
-    let Some(deth) = packet.ext.deth else { return };
+    let Some(deth) = packet.ext.deth else { return count!(sh, q.index, rx_wrong_opcode) };
     if deth.qkey != q.qkey {
-        sh.counters.rx_wrong_qkey += 1;
-        return;
+        return count!(sh, q.index, rx_wrong_qkey);
     }
     if responder.take_receive(q, recv, sh).is_err() {
-        sh.counters.out_of_buffer += 1;
-        return;
+        return count!(sh, q.index, out_of_buffer);
     }
     let length = packet.payload.len();
     if (GRH_AREA + length) as u64 > responder.taken.room() {
         // The request stays for the next one.
-        sh.counters.rx_datagram_too_long += 1;
-        return;
+        return count!(sh, q.index, rx_datagram_too_long);
     }
     let grh = wire::packet::grh_area(&packet.path, ip_payload(packet));
     let sges = &responder.taken.sges;
@@ -54,11 +52,13 @@ pub(crate) fn receive<M: HostMemory>(
     responder.holds_receive = false;
     let wr_id = responder.taken.wr_id;
     if placed.is_err() {
-        sh.counters.resp_cqe_error += 1;
+        count!(sh, q.index, resp_local_protection_error);
+        count!(sh, q.index, resp_cqe_error);
         sh.fail(q.recv_cq, now, q.qpn, wr_id, WcStatus::LocProtErr);
         return;
     }
-    sh.counters.rx_send_requests += 1;
+    sh.counters.rx_accepted += 1;
+    count_traffic!(sh, q.index, rx_send_requests);
     sh.counters.rx_bytes += length as u64;
     let entry = Completion {
         wr_id,

@@ -7,6 +7,7 @@ use wire::{Bth, Extensions, Instant, Opcode, Operation, PKey, Path, Psn, Qpn, Se
 
 use crate::attr::{QpState, QpType};
 use crate::counters::Counters;
+use crate::counters::pair::{Tally, count};
 use crate::cq::{Cq, CqId, Pushed};
 use crate::device::GidEntry;
 use crate::event::{AsyncEvent, Event};
@@ -90,6 +91,8 @@ pub(crate) struct Shared<M> {
     pub(crate) srqs: Slots<Srq>,
     pub(crate) windows: Windows,
     pub(crate) counters: Counters,
+    /// Those of each queue pair, by its index.
+    pub(crate) tallies: Vec<Tally>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) gids: Vec<GidEntry>,
     pub(crate) ack_delay: Span,
@@ -132,6 +135,13 @@ impl<M> Shared<M> {
     /// Completes a request in error or flushes it.
     pub(crate) fn fail(&mut self, cq: CqId, now: Instant, qp: Qpn, wr_id: u64, status: WcStatus) {
         self.complete(cq, now, Completion { wr_id, status, qp, ..Completion::default() });
+    }
+
+    /// Flushes a receive request.
+    pub(crate) fn flush_receive(&mut self, q: &Facts, now: Instant, wr_id: u64) {
+        count!(self, q.index, resp_cqe_error);
+        count!(self, q.index, resp_cqe_flush_error);
+        self.fail(q.recv_cq, now, q.qpn, wr_id, WcStatus::WrFlushErr);
     }
 
     pub(crate) fn raise(&mut self, event: AsyncEvent) {

@@ -18,6 +18,7 @@ pub(crate) mod state;
 use wire::{Encapsulation, Instant, Operation, Packet, Path};
 
 use crate::attr::{QpAttr, QpInit, QpState, QpType};
+use crate::counters::pair::count;
 use crate::device::GidEntry;
 use crate::event::AsyncEvent;
 use crate::limits;
@@ -28,7 +29,7 @@ use crate::qp::requester::{Fatal, Requester};
 use crate::qp::responder::Responder;
 use crate::srq::RecvQueue;
 use crate::train::{Train, TrainLimits};
-use crate::work::{AddressVector, WcStatus};
+use crate::work::AddressVector;
 
 /// A queue pair.
 #[derive(Debug)]
@@ -118,7 +119,7 @@ impl QueuePair {
             }
         } else {
             if !requester::sends(q.state) {
-                sh.counters.rx_stale_ack += 1;
+                count!(sh, self.facts.index, rx_stale_ack);
                 return;
             }
             let outcome = self.requester.response(q, sh, now, operation, packet);
@@ -186,8 +187,7 @@ impl QueuePair {
             QpState::Err => {
                 self.requester.flush(&self.facts, sh, now, None);
                 while let Some(wr_id) = self.recv.drop_oldest() {
-                    let (cq, qpn) = (self.facts.recv_cq, self.facts.qpn);
-                    sh.fail(cq, now, qpn, wr_id, WcStatus::WrFlushErr);
+                    sh.flush_receive(&self.facts, now, wr_id);
                 }
             }
             QpState::Sqe => self.requester.flush(&self.facts, sh, now, None),

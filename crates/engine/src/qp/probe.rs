@@ -4,6 +4,7 @@
 
 use wire::{Instant, Operation, Span};
 
+use crate::counters::pair::count;
 use crate::memory::HostMemory;
 use crate::qp::build::Builder;
 use crate::qp::facts::{Facts, Shared, wire_len};
@@ -162,7 +163,9 @@ impl Requester {
             self.remember_read(self.una + 1);
         }
         self.probe.forget_sample();
-        sh.counters.retransmitted_packets += 1;
-        sh.counters.tx_probes += 1;
+        sh.counters.leaves(next.operation, next.length);
+        count!(sh, q.index, retransmitted_packets);
+        count!(sh, q.index, retransmitted_bytes, next.length.into());
+        count!(sh, q.index, tx_probes);
     }
 }

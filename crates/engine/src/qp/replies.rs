@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use wire::{Aeth, Extensions, Instant, Msn, NakCode, Operation, Reth, Span, Syndrome};
 
+use crate::counters::pair::count_traffic;
 use crate::qp::build::Builder;
 use crate::qp::facts::{Draft, Facts, Shared, wire_len};
 use crate::train::Fragment;
@@ -96,10 +97,12 @@ impl Owed {
         self.replies.is_empty() && self.tail.is_none()
     }
 
-    /// Owes an acknowledgement of all up to `seq`. A NAK that has not left yet says as much.
-    pub(crate) fn ack(&mut self, seq: u64, now: Instant, delay: Span) {
+    /// Owes an acknowledgement of all up to `seq`; whether one was owed before, which it replaces.
+    /// A NAK that has not left yet says as much.
+    pub(crate) fn ack(&mut self, seq: u64, now: Instant, delay: Span) -> bool {
+        let replaces = self.tail.is_some_and(|tail| tail.syndrome.is_none());
         let leave = match self.tail {
-            Some(Tail { syndrome: Some(_), seq: of, .. }) if of > seq => return,
+            Some(Tail { syndrome: Some(_), seq: of, .. }) if of > seq => return false,
             Some(Tail { syndrome: None, leave, .. }) => leave,
             _ if self.ride.skip > 0 => {
                 self.ride.skip -= 1;
@@ -108,6 +111,7 @@ impl Owed {
             _ => Some(now + delay),
         };
         self.tail = Some(Tail { seq, syndrome: None, leave });
+        replaces
     }
 
     /// Owes a NAK for `seq`.
@@ -225,7 +229,7 @@ impl Owed {
                 }
             }
             b.push(&path, &Draft { bth: q.bth(operation, reply.next), ext, length });
-            sh.counters.tx_bytes += u64::from(length);
+            sh.counters.leaves(operation, length);
             reply.next += 1;
             if reply.next == reply.end {
                 self.replies.pop_front();
@@ -270,7 +274,7 @@ impl Owed {
         }
         let rides = !b.is_empty();
         if tail.syndrome.is_none() {
-            sh.counters.tx_acks += 1;
+            count_traffic!(sh, q.index, tx_acks);
             sh.counters.tx_acks_riding += u64::from(rides);
             if rides {
                 self.ride.skip = 0;
@@ -282,6 +286,10 @@ impl Owed {
                 }
             }
         }
+        if let Some(nak) = tail.syndrome {
+            sh.count_nak(q.index, nak);
+        }
+        sh.counters.leaves(Operation::Acknowledge, 0);
         let syndrome = tail.syndrome.unwrap_or(Syndrome::Ack(credits));
         let ext = Extensions { aeth: Some(Aeth { syndrome, msn }), ..Extensions::default() };
         b.pieces();

@@ -4,6 +4,7 @@
 use wire::{Instant, Operation, Span};
 
 use crate::attr::{QpCap, QpState, QpType};
+use crate::counters::pair::count;
 use crate::limits;
 use crate::memory::HostMemory;
 use crate::qp::build::Builder;
@@ -148,7 +149,7 @@ impl Requester {
             let draft = self.draft(q, sh, &wqe, &next);
             self.commit(q, sh, now, &next, (len, draft.bth.ack_request));
             b.push(&path, &draft);
-            sh.counters.tx_bytes += u64::from(next.length);
+            sh.counters.leaves(next.operation, next.length);
         }
     }
 
@@ -237,11 +238,12 @@ impl Requester {
         let mut packets = u64::from(wqe.packets(q.mtu));
         if matches!(q.kind, QpType::Ud | QpType::Gsi) && wqe.length > q.mtu {
             // The specification has it so: nothing leaves, and it completes with success.
-            sh.counters.tx_datagram_too_long += 1;
+            count!(sh, q.index, tx_datagram_too_long);
             packets = 0;
         }
         if packets > 0 {
             self.messages += 1;
+            sh.count_begun(q.index, &wqe.op);
         }
         let (start, message) = (self.next_start, self.messages);
         self.next_start += packets;
@@ -383,7 +385,8 @@ impl Requester {
                 self.flight.sent(&mut sh.windows, q.peer, start, end, cost);
             }
             if start < self.max {
-                sh.counters.retransmitted_packets += 1;
+                count!(sh, q.index, retransmitted_packets);
+                count!(sh, q.index, retransmitted_bytes, next.length.into());
             }
         }
         if asks && q.kind == QpType::Rc {
@@ -471,7 +474,8 @@ impl Requester {
         while let Some(w) = self.queue.wqes.pop_front() {
             let status = status.take().unwrap_or(WcStatus::WrFlushErr);
             sh.fail(q.send_cq, now, q.qpn, w.wr_id, status);
-            sh.counters.req_cqe_error += 1;
+            count!(sh, q.index, req_cqe_error);
+            count!(sh, q.index, req_cqe_flush_error, u64::from(status == WcStatus::WrFlushErr));
         }
         self.cursor = 0;
         self.nxt = self.una;

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use wire::{Instant, Msn, NakCode, Operation, Packet, Position, RKey, Syndrome};
 
 use crate::attr::{QpState, QpType};
-use crate::counters::Counters;
+use crate::counters::pair::{count, count_traffic};
 use crate::event::AsyncEvent;
 use crate::limits;
 use crate::memory::{AtomicOp, HostMemory, Payload};
@@ -79,18 +79,6 @@ pub(crate) enum Fault {
     Operational,
 }
 
-impl Counters {
-    /// Counts a request that could not be executed.
-    fn count(&mut self, fault: Fault) {
-        match fault {
-            Fault::NotReady => self.out_of_buffer += 1,
-            Fault::Access => self.resp_remote_access_errors += 1,
-            Fault::TooLong => self.resp_local_length_error += 1,
-            _ => self.resp_remote_invalid_request += 1,
-        }
-    }
-}
-
 /// What the device has to do about a request's failure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Broken {
@@ -121,28 +109,30 @@ impl Responder {
             return Ok(());
         }
         if seq > self.expected {
-            sh.counters.out_of_sequence += 1;
+            count!(sh, q.index, out_of_sequence);
+            count!(sh, q.index, rx_beyond_expected);
             if self.silent == Silent::No {
                 self.silent = Silent::SequenceNak;
                 self.owed.nak(self.expected, Syndrome::Nak(NakCode::PsnSequenceError));
             } else {
-                sh.counters.rx_after_nak += 1;
+                count!(sh, q.index, rx_after_nak);
             }
             return Ok(());
         }
         match self.execute(q, recv, sh, now, operation, packet) {
             Ok(psns) => {
+                sh.counters.rx_accepted += 1;
                 self.silent = Silent::No;
                 self.expected += psns;
                 let replied = operation == Operation::ReadRequest || operation.is_atomic();
                 self.heard = (!replied).then_some(now);
                 if packet.bth.ack_request && !replied {
-                    self.owed.ack(self.expected - 1, now, sh.ack_delay);
+                    self.owe_ack(q, sh, now);
                 }
                 Ok(())
             }
             Err(Fault::NotReady) => {
-                sh.counters.count(Fault::NotReady);
+                sh.count_fault(q, Fault::NotReady);
                 self.silent = Silent::RnrNak;
                 self.owed.nak(self.expected, Syndrome::RnrNak(q.min_rnr_timer));
                 Ok(())
@@ -161,7 +151,7 @@ impl Responder {
         self.heard = None;
         self.owed.nak(self.expected, Syndrome::Nak(code));
         self.owed.finish();
-        sh.counters.count(fault);
+        sh.count_fault(q, fault);
         let status = match fault {
             Fault::TooLong => Some(WcStatus::LocLenErr),
             Fault::Receive => Some(WcStatus::LocProtErr),
@@ -171,7 +161,7 @@ impl Responder {
             && self.holds_receive
         {
             self.holds_receive = false;
-            sh.counters.resp_cqe_error += 1;
+            count!(sh, q.index, resp_cqe_error);
             sh.fail(q.recv_cq, now, q.qpn, self.taken.wr_id, status);
             return Broken { event: None };
         }
@@ -240,7 +230,7 @@ impl Responder {
         }
         let packets = u64::from(reth.length.div_ceil(q.mtu).max(1));
         self.msn = self.msn.next();
-        sh.counters.rx_read_requests += 1;
+        count_traffic!(sh, q.index, rx_read_requests);
         self.owed.reply(Reply::read(self.expected, packets, reth, self.msn));
         self.remember(
             q,
@@ -275,7 +265,7 @@ impl Responder {
         };
         let value = sh.memory.atomic(host, op).map_err(|_| Fault::Operational)?;
         self.msn = self.msn.next();
-        sh.counters.rx_atomic_requests += 1;
+        count_traffic!(sh, q.index, rx_atomic_requests);
         self.owed.reply(Reply::atomic(self.expected, value, self.msn));
         let (start, end) = (self.expected, self.expected + 1);
         self.remember(q, Replay { start, end, value: Some(value) });
@@ -338,7 +328,7 @@ impl Responder {
         }
         self.message = None;
         self.msn = self.msn.next();
-        sh.counters.rx_send_requests += 1;
+        count_traffic!(sh, q.index, rx_send_requests);
         let data = match (packet.ext.imm, packet.ext.invalidate) {
             (Some(imm), _) => WcData::Imm(imm),
             (_, Some(key)) => WcData::Invalidated(key),
@@ -391,7 +381,7 @@ impl Responder {
         }
         self.message = None;
         self.msn = self.msn.next();
-        sh.counters.rx_write_requests += 1;
+        count_traffic!(sh, q.index, rx_write_requests);
         if let Some(imm) = packet.ext.imm {
             let opcode = WcOpcode::RecvRdmaWithImm;
             self.received(q, sh, now, opcode, length as u32, WcData::Imm(imm), packet);
@@ -436,7 +426,7 @@ impl Responder {
         seq: u64,
         packet: &Packet<Payload<'_>>,
     ) {
-        sh.counters.duplicate_request += 1;
+        count!(sh, q.index, duplicate_request);
         if operation == Operation::ReadRequest {
             self.read_again(q, sh, seq, packet);
         } else if operation.is_atomic() {
@@ -448,8 +438,14 @@ impl Responder {
         } else {
             self.heard = self.heard.map(|_| now);
             // Also after a NAK, which may have been lost.
-            self.owed.ack(self.expected - 1, now, sh.ack_delay);
+            self.owe_ack(q, sh, now);
         }
+    }
+
+    /// Owes an acknowledgement of all that has been executed.
+    fn owe_ack<M>(&mut self, q: &Facts, sh: &mut Shared<M>, now: Instant) {
+        let replaces = self.owed.ack(self.expected - 1, now, sh.ack_delay);
+        count_traffic!(sh, q.index, acks_coalesced, replaces.into());
     }
 
     fn read_again<M: HostMemory>(
@@ -498,28 +494,30 @@ impl Responder {
         let begins = matches!(operation.position(), Position::First | Position::Only);
         if seq < self.expected {
             // Late or repeated: executing it would deliver a message twice or out of order.
-            sh.counters.duplicate_request += 1;
-            return;
+            return count!(sh, q.index, duplicate_request);
         }
         if seq != self.expected || (begins && self.message.is_some()) {
-            sh.counters.out_of_sequence += u64::from(seq != self.expected);
-            self.cut(sh);
+            count!(sh, q.index, out_of_sequence, u64::from(seq != self.expected));
+            self.cut(q, sh);
         }
         self.expected = seq + 1;
         if begins {
             self.resync = false;
         } else if self.resync {
-            return;
+            return count!(sh, q.index, rx_after_cut);
         }
-        if let Err(fault) = self.execute(q, recv, sh, now, operation, packet) {
-            sh.counters.count(fault);
-            self.cut(sh);
+        match self.execute(q, recv, sh, now, operation, packet) {
+            Ok(_) => sh.counters.rx_accepted += 1,
+            Err(fault) => {
+                sh.count_fault(q, fault);
+                self.cut(q, sh);
+            }
         }
     }
 
-    fn cut<M>(&mut self, sh: &mut Shared<M>) {
+    fn cut<M>(&mut self, q: &Facts, sh: &mut Shared<M>) {
         if self.message.take().is_some() {
-            sh.counters.uc_dropped_messages += 1;
+            count!(sh, q.index, uc_dropped_messages);
         }
         self.resync = true;
     }
@@ -534,10 +532,10 @@ impl Responder {
     ) {
         self.message = None;
         if std::mem::take(&mut self.holds_receive) {
-            sh.fail(q.recv_cq, now, q.qpn, self.taken.wr_id, WcStatus::WrFlushErr);
+            sh.flush_receive(q, now, self.taken.wr_id);
         }
         while let Some(wr_id) = recv.drop_oldest() {
-            sh.fail(q.recv_cq, now, q.qpn, wr_id, WcStatus::WrFlushErr);
+            sh.flush_receive(q, now, wr_id);
         }
         self.owed.close();
         if q.srq.is_some() && q.state != QpState::Err {
@@ -567,11 +565,12 @@ fn place_received<M: HostMemory>(
     if offset + payload.len() as u64 > taken.room() {
         return Err(Fault::TooLong);
     }
-    sh.counters.rx_bytes += payload.len() as u64;
     scatter(q, sh, &taken.sges, offset, payload).map_err(|fault| match fault {
         ScatterFault::Protection => Fault::Receive,
         ScatterFault::Length => Fault::TooLong,
-    })
+    })?;
+    sh.counters.rx_bytes += payload.len() as u64;
+    Ok(())
 }
 
 /// Takes a request from a shared receive queue and raises its limit event.

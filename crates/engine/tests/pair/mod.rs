@@ -5,6 +5,7 @@
 
 pub mod bench;
 pub mod cable;
+pub mod counting;
 pub mod dice;
 pub mod host;
 pub mod inspect;

@@ -8,7 +8,7 @@ use wire::{
     Reth, Span, Syndrome,
 };
 
-use super::datagram;
+use super::{counting, datagram};
 use crate::pair::bench::{BUFFERS, Bench, LOCAL, Made, REGION, REGION_LEN, THERE};
 use crate::pair::cable::Flying;
 use crate::pair::setup::{self, QKEY};
@@ -267,12 +267,15 @@ proptest! {
         packets in prop::collection::vec(hostile(), 1..24),
     ) {
         let mut b = bench(service, state, shared);
+        let mut offered = b.counter("rx_bytes") + b.counter("rx_dropped_bytes");
         for hostile in &packets {
             let (seen, turned_away) = (b.counter("rx_packets"), gates(&b));
             // Memory notices at once what is read or written beyond the region.
             let made = hostile.make(&b);
+            offered += made.0.payload.len() as u64;
             b.inject(made);
             prop_assert_eq!(b.counter("rx_packets"), seen + 1);
+            counting::adds_up(&b, offered);
             prop_assert!(gates(&b) - turned_away <= 1, "counted twice: {:?}", hostile);
             b.lines();
         }
@@ -294,14 +297,17 @@ proptest! {
     ) {
         let mut b = bench(service, QpState::Rts, shared);
         let packets = dialogue(&b);
+        let mut offered = b.counter("rx_bytes") + b.counter("rx_dropped_bytes");
         for (index, (pick, whole)) in order.iter().enumerate() {
             // In order as long as it lasts, then anything again.
             let made = packets.get(index).unwrap_or_else(|| pick.get(&packets));
             let made = if *whole { Some(made.clone()) } else { mutate(made, &changes) };
             if let Some(made) = made {
+                offered += made.0.payload.len() as u64;
                 b.inject(made);
             }
             b.lines();
+            counting::adds_up(&b, offered);
         }
         b.advance(Span::from_ms(20_000));
         guards_hold(&mut b);

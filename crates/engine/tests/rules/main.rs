@@ -4,6 +4,7 @@
 mod pair;
 
 mod completion;
+mod counting;
 mod datagram;
 mod departed;
 mod hostile;

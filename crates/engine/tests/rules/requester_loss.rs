@@ -77,7 +77,7 @@ fn n_retries_are_n_plus_one_transmissions() {
         let firsts = sent.iter().filter(|line| *line == "SendOnly 100 A 8B").count();
         assert_eq!(firsts, usize::from(retries) + 1, "retry_cnt {retries}");
         assert_eq!(b.sends(), ["1 RetryExcErr", "2 WrFlushErr"]);
-        assert_eq!(b.counter("transport_retry_exceeded"), 1);
+        assert_eq!(b.counter("req_transport_retries_exceeded"), 1);
         assert_eq!(b.counter("local_ack_timeout_err"), u64::from(retries) + 1);
         assert_eq!(b.state(), QpState::Err);
     }
@@ -153,7 +153,7 @@ fn an_rnr_nak_resends_from_its_psn_after_its_timer() {
         assert_eq!(b.after(Span::from_us(2)), ["SendOnly 101 A 8B", "SendOnly 102 A 8B"]);
     }
     assert_eq!(b.sends(), ["1 Send 8B"]);
-    assert_eq!(b.counter("rnr_nak_received"), 3);
+    assert_eq!(b.counter("rnr_nak_retry_err"), 3);
     assert_eq!(b.counter("local_ack_timeout_err"), 0);
     b.inject(b.acknowledge(102, 3));
     assert_eq!(b.sends(), ["2 Send 8B", "3 Send 8B"]);
@@ -198,7 +198,7 @@ fn rnr_retries_are_counted_and_seven_is_without_limit() {
             b.advance(Span::from_us(20));
         }
         assert_eq!(b.sends(), ["1 RnrRetryExcErr", "2 WrFlushErr"], "rnr_retry {retries}");
-        assert_eq!(b.counter("rnr_nak_retry_err"), 1);
+        assert_eq!(b.counter("req_rnr_retries_exceeded"), 1);
     }
     let mut b = timed(0, 7);
     b.post(1, SendOp::Send, 8);

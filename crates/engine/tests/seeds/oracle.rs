@@ -5,6 +5,7 @@
 use engine::{Completion, CqId, QpType, WcStatus};
 
 use crate::end::{Effect, Message, Posted, Slot};
+use crate::pair::counting;
 use crate::pair::host::Host;
 use crate::run::Run;
 use crate::windows::Phase;
@@ -304,11 +305,12 @@ impl Run {
             let c = host.device.counters();
             sent += c.tx_packets;
             received += c.rx_packets;
+            counting::adds_up(&host.device, &format!("host {index}"));
             assert_eq!(c.rx_atomic_requests, self.sites[index].words.done.len() as u64);
             for (name, value) in c.iter() {
                 let never = [
-                    "rnr_nak_retry_err",
-                    "transport_retry_exceeded",
+                    "req_rnr_retries_exceeded",
+                    "req_transport_retries_exceeded",
                     "req_remote_access_errors",
                     "req_remote_invalid_request",
                     "req_remote_operational_errors",
@@ -339,7 +341,7 @@ impl Run {
 
     /// Without faults nothing is out of order.
     fn check_calm(&self) {
-        let late = |host: &Host| host.device.counters().rnr_nak_received > 0;
+        let late = |host: &Host| host.device.counters().rnr_nak_retry_err > 0;
         let receiver_not_ready = self.world.hosts.iter().any(late);
         for (index, host) in self.world.hosts.iter().enumerate() {
             let c = host.device.counters();

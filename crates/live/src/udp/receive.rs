@@ -147,6 +147,7 @@ impl Receiver {
             inlet.kernel_drops = dropped;
         }
         if message.truncated || bytes.is_empty() {
+            counters.rx_packets += 1;
             counters.rx_truncated += 1;
             return;
         }

@@ -137,7 +137,7 @@ fn nobody_answers() {
     end.post(2, SendOp::Send, &[]);
     assert_eq!(end.failure(WcStatus::RetryExcErr).wr_id, 1);
     assert_eq!(end.failure(WcStatus::WrFlushErr).wr_id, 2);
-    assert!(a.counters().transport_retry_exceeded > 0);
+    assert!(a.counters().req_transport_retries_exceeded > 0);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn nobody_receives() {
     let pair = Pair::connected(&a, &b, QpType::Rc, &options);
     pair.a.post(1, SendOp::Send, &[]);
     assert_eq!(pair.a.failure(WcStatus::RnrRetryExcErr).wr_id, 1);
-    assert!(a.counters().rnr_nak_retry_err > 0);
+    assert!(a.counters().req_rnr_retries_exceeded > 0);
 }
 
 #[test]

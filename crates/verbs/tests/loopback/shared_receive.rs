@@ -123,7 +123,7 @@ fn an_empty_store_is_waited_for() {
     end.nothing();
     srq.post_recv(&RecvRequest { wr_id: 4, sges: &[] }).unwrap();
     assert_eq!((end.success().wr_id, home.success().wr_id), (1, 4));
-    assert!(a.counters().rnr_nak_received > 0);
+    assert!(a.counters().rnr_nak_retry_err > 0);
     // Too short a receive is this queue pair's end, not the store's.
     srq.post_recv(&RecvRequest { wr_id: 5, sges: &[] }).unwrap();
     let mine = end.memory(1, 0);
