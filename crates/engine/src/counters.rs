@@ -140,6 +140,14 @@ crate::counter_table! {
             resp_cqe_flush_error,
             /// UC messages cut by a gap.
             uc_dropped_messages,
+            /// Times that a peer was asked how far it has come with what unreliable services sent.
+            tx_flow_asks,
+            /// Such questions received, and answered.
+            rx_flow_asks,
+            /// Answers received.
+            rx_flow_answers,
+            /// Flows of unreliable services that went on without answers.
+            flow_given_up,
             /// CNPs sent.
             np_cnp_sent,
             /// Packets received with the CE mark.

@@ -108,6 +108,8 @@ impl<M: HostMemory> Device<M> {
                 ack_delay: config.ack_delay,
                 credits: config.credits,
                 probe: None,
+                flow: false,
+                notes: VecDeque::new(),
                 overrun: Vec::new(),
                 cq_wakes: Vec::new(),
             },
@@ -140,6 +142,12 @@ impl<M: HostMemory> Device<M> {
         self.shared.probe = least;
     }
 
+    /// Unreliable services send no more than a peer that takes part can receive (see `qp/flow`), or
+    /// as it comes, as after creation.
+    pub fn set_flow(&mut self, on: bool) {
+        self.shared.flow = on;
+    }
+
     /// Counters.
     pub fn counters(&self) -> &Counters {
         &self.shared.counters
@@ -168,15 +176,7 @@ impl<M: HostMemory> Device<M> {
             counters.np_ecn_marked_roce_packets += 1;
         }
         if packet.bth.dest_qp == Qpn::MULTICAST {
-            let members = self.groups.get(&packet.path.destination).cloned().unwrap_or_default();
-            if members.is_empty() {
-                self.shared.counters.rx_unknown_qp += 1;
-                self.shared.counters.rx_dropped_bytes += packet.payload.len() as u64;
-            }
-            self.shared.counters.rx_multicast_copies += members.len().saturating_sub(1) as u64;
-            for qp in members {
-                self.hand_to(now, qp, packet);
-            }
+            self.receive_multicast(now, packet);
         } else {
             self.hand_to(now, packet.bth.dest_qp, packet);
         }
@@ -189,6 +189,21 @@ impl<M: HostMemory> Device<M> {
         self.deliver(now, qpn, packet);
         let counters = &mut self.shared.counters;
         counters.rx_dropped_bytes += packet.payload.len() as u64 + before - counters.rx_bytes;
+    }
+
+    /// Every member of the group gets it; the others do not know of it.
+    fn receive_multicast(&mut self, now: Instant, packet: &Packet<Payload<'_>>) {
+        let group = packet.path.destination;
+        let mut members = 0;
+        while let Some(&qp) = self.groups.get(&group).and_then(|list| list.get(members)) {
+            self.shared.counters.rx_multicast_copies += u64::from(members > 0);
+            members += 1;
+            self.hand_to(now, qp, packet);
+        }
+        if members == 0 {
+            self.shared.counters.rx_unknown_qp += 1;
+            self.shared.counters.rx_dropped_bytes += packet.payload.len() as u64;
+        }
     }
 
     fn deliver(&mut self, now: Instant, qpn: Qpn, packet: &Packet<Payload<'_>>) {
@@ -206,7 +221,9 @@ impl<M: HostMemory> Device<M> {
         };
         // FLUSH and ATOMIC WRITE are not offered.
         let offered = !matches!(operation, Operation::Flush | Operation::AtomicWrite);
-        if !offered || packet.bth.opcode.service() != Some(q.service()) {
+        let service = packet.bth.opcode.service();
+        let flow = service == Some(Service::Flow);
+        if !offered || !(flow || service == Some(q.service())) {
             return count!(sh, index, rx_wrong_opcode);
         }
         if let Some(path) = &q.path {
@@ -223,9 +240,13 @@ impl<M: HostMemory> Device<M> {
             return count!(sh, index, rx_wrong_pkey);
         }
         sh.counters.came(operation, packet.payload.len());
-        let before = Before::of(&sh.counters);
-        qp.receive(sh, now, operation, packet);
-        sh.book_received(index, before);
+        if flow {
+            qp.receive_flow(sh, now, packet);
+        } else {
+            let before = Before::of(&sh.counters);
+            qp.receive(sh, now, operation, packet);
+            sh.book_received(index, before);
+        }
         self.touched(index, now);
     }
 

@@ -1,11 +1,12 @@
 //! The device's driver side: timers, and handing out trains.
 
-use wire::Instant;
+use wire::{Instant, Operation};
 
 use crate::counters::pair::Before;
 use crate::device::{Device, LinkState};
 use crate::event::Event;
 use crate::memory::HostMemory;
+use crate::qp::build::Builder;
 use crate::sched::Owner;
 use crate::train::{Priorities, Train, TrainLimits};
 
@@ -67,6 +68,13 @@ impl<M: HostMemory> Device<M> {
         }
         if let Some(last_words) = self.farewells.pop_front() {
             *train = last_words;
+            return true;
+        }
+        if let Some(note) = self.shared.notes.pop_front() {
+            let mut b = Builder::new(train, TrainLimits::SINGLE);
+            b.push(&note.path, &note.draft);
+            self.shared.counters.tx_packets += 1;
+            self.shared.counters.leaves(Operation::Acknowledge, 0);
             return true;
         }
         // In turn with the others, for a peer may ask again and again.
@@ -146,7 +154,8 @@ impl<M: HostMemory> Device<M> {
             consider(now);
         }
         if self.link() == LinkState::Up {
-            if !self.farewells.is_empty() || self.departed.has_work() {
+            let said = self.farewells.is_empty() && self.shared.notes.is_empty();
+            if !said || self.departed.has_work() {
                 consider(now);
             }
             for index in self.sched.ready() {

@@ -28,8 +28,10 @@ pub const MAX_PD: u32 = 1 << 15;
 pub const MAX_MR: u32 = 1 << 20;
 /// Memory windows of a device.
 pub const MAX_MW: u32 = 1 << 20;
-/// Multicast attachments of a device.
-pub const MAX_MCAST: u32 = 1 << 13;
+/// Multicast groups of a device.
+pub const MAX_GROUPS: u32 = 256;
+/// Queue pairs attached to a multicast group.
+pub const MAX_MEMBERS: u32 = 1 << 10;
 /// GIDs of a port.
 pub const MAX_GIDS: usize = 256;
 /// An owed ACK may wait this long to leave behind the queue pair's own next packet.
@@ -46,6 +48,8 @@ pub const LAST_WORDS_WITHIN: Span = Span::from_ms(300);
 pub const DEPARTED: Span = Span::from_ms(4500);
 /// Queue pairs that have gone and are remembered.
 pub const MAX_DEPARTED: usize = 1 << 12;
+/// Questions and answers of flow control that wait to leave; further ones are as if lost.
+pub const MAX_NOTES: usize = 1 << 12;
 /// Hop limit where the application gives none.
 pub const DEFAULT_HOP_LIMIT: u8 = 64;
 /// Packets that may be in flight unacknowledged on a queue pair (fewer than 2^23, transport rules).

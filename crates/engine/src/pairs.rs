@@ -143,27 +143,43 @@ impl<M: HostMemory> Device<M> {
                 init.qp_type
             )));
         }
-        let attached: usize = self.groups.values().map(Vec::len).sum();
-        if attached >= limits::MAX_MCAST as usize {
-            return Err(full("multicast attachments", limits::MAX_MCAST));
-        }
-        let members = self.groups.entry(group).or_default();
-        if !members.contains(&qp) {
-            members.push(qp);
+        let known = self.groups.len();
+        match self.groups.get_mut(&group) {
+            Some(members) if members.contains(&qp) => {}
+            Some(members) if members.len() >= limits::MAX_MEMBERS as usize => {
+                return Err(full("queue pairs in a multicast group", limits::MAX_MEMBERS));
+            }
+            Some(members) => members.push(qp),
+            None if known >= limits::MAX_GROUPS as usize => {
+                return Err(full("multicast groups", limits::MAX_GROUPS));
+            }
+            None => drop(self.groups.insert(group, vec![qp])),
         }
         Ok(())
     }
 
     /// Detaches it.
     pub fn detach_mcast(&mut self, qp: Qpn, group: Gid) -> Result<()> {
-        let members = self.groups.entry(group).or_default();
-        let before = members.len();
-        members.retain(|m| *m != qp);
-        let detached = members.len() < before;
+        let members = self.groups.get_mut(&group);
+        let place = members.as_ref().and_then(|list| list.iter().position(|m| *m == qp));
+        let (Some(members), Some(place)) = (members, place) else {
+            return Err(Error::invalid(format!("the queue pair is not in the group {group}")));
+        };
+        members.remove(place);
         if members.is_empty() {
             self.groups.remove(&group);
         }
-        if detached { Ok(()) } else { Err(Error::invalid("the queue pair is not in the group")) }
+        Ok(())
+    }
+
+    /// Whether this queue pair is attached to the multicast group.
+    pub fn is_member(&self, qp: Qpn, group: Gid) -> bool {
+        self.groups.get(&group).is_some_and(|members| members.contains(&qp))
+    }
+
+    /// Whether a queue pair is attached to the multicast group.
+    pub fn has_group(&self, group: Gid) -> bool {
+        self.groups.contains_key(&group)
     }
 
     /// Multicast groups with a queue pair attached, in order.

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use wire::Gid;
 
+use crate::qp::flow::Takes;
 use crate::slots::Lookup;
 
 /// What a datagram of `wire_len` bytes (BTH through ICRC) costs in a receiver's socket buffer: the
@@ -47,6 +48,8 @@ struct Peer {
     called: Option<u32>,
     /// It stands in [`Windows::opened`].
     opened: bool,
+    /// Whether it tells senders of unreliable services how far it has come.
+    takes: Takes,
 }
 
 impl Peer {
@@ -190,6 +193,7 @@ impl Windows {
             line: Line::default(),
             called: None,
             opened: false,
+            takes: Takes::Unknown,
         });
         self.by_gid.insert(gid, peer);
         peer
@@ -308,6 +312,21 @@ impl Windows {
         p.threshold = (p.window / 2).max(FLOOR);
         p.window = if timeout { FLOOR } else { p.threshold };
         p.cut_until = p.acked + p.in_flight;
+    }
+
+    /// What may be in flight to the peer, in bytes of buffer cost.
+    pub(crate) fn window(&self, peer: u32) -> u64 {
+        self.peers.get(peer).map_or(u64::MAX, |p| p.window)
+    }
+
+    pub(crate) fn takes(&self, peer: u32) -> Takes {
+        self.peers.get(peer).map_or(Takes::NoPart, |p| p.takes)
+    }
+
+    pub(crate) fn set_takes(&mut self, peer: u32, takes: Takes) {
+        if let Some(p) = self.peers.get_mut(peer) {
+            p.takes = takes;
+        }
     }
 
     /// Full packets of `packet_cost` that the peer's window holds.

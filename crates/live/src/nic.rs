@@ -4,6 +4,7 @@
 //! delivered outside it.
 
 mod delivery;
+mod groups;
 mod parting;
 mod state;
 mod thread;
@@ -113,6 +114,7 @@ impl Nic {
         let clock = Clock::start();
         let mut device = Device::new(config, ProcessMemory::new());
         device.set_probe(Some(engine::limits::PROBE));
+        device.set_flow(true);
         let shared = Arc::new(Shared {
             info: DeviceInfo { gids, ..info.clone() },
             receive_buffer,

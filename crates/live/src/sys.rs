@@ -22,6 +22,16 @@ pub(crate) fn set_int(
     name: c_int,
     value: c_int,
 ) -> io::Result<()> {
+    set_plain(fd, level, name, value)
+}
+
+/// Sets a socket option of another type.
+pub(crate) fn set_plain<T: Plain>(
+    fd: BorrowedFd<'_>,
+    level: c_int,
+    name: c_int,
+    value: T,
+) -> io::Result<()> {
     // SAFETY: the pointer and length describe `value`, which outlives the call; the descriptor is
     // open for as long as it is borrowed.
     let result = unsafe {
@@ -30,7 +40,7 @@ pub(crate) fn set_int(
             level,
             name,
             (&raw const value).cast::<c_void>(),
-            size_of::<c_int>() as socklen_t,
+            size_of::<T>() as socklen_t,
         )
     };
     check(result).map(drop)
@@ -48,6 +58,10 @@ unsafe impl Plain for c_int {}
 unsafe impl Plain for [u32; 9] {}
 // SAFETY: three integers.
 unsafe impl Plain for libc::ucred {}
+// SAFETY: three integers.
+unsafe impl Plain for libc::ip_mreqn {}
+// SAFETY: bytes and an integer, without gaps.
+unsafe impl Plain for libc::ipv6_mreq {}
 
 /// Reads a socket option; what the kernel does not fill in stays as it is in `value`.
 pub(crate) fn get_option<T: Plain>(

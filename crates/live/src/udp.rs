@@ -5,6 +5,7 @@
 //! Sending sockets are never connected and have path MTU discovery on PROBE: only then does the
 //! kernel number the datagrams of a train 0, 1, 2 …, which the ICRC has to know.
 
+mod groups;
 mod inlet;
 mod receive;
 mod send;

@@ -35,8 +35,10 @@ pub struct DeviceLimits {
     pub max_qp_init_rd_atomic: u8,
     /// READs and atomics outstanding on a queue pair as responder.
     pub max_qp_rd_atomic: u8,
-    /// Attachments to multicast groups, of all queue pairs and groups.
-    pub max_mcast_attach: u32,
+    /// Multicast groups.
+    pub max_groups: u32,
+    /// Queue pairs in a multicast group.
+    pub max_members: u32,
 }
 
 impl DeviceLimits {
@@ -56,7 +58,8 @@ impl DeviceLimits {
             max_pd: limits::MAX_PD,
             max_qp_init_rd_atomic: limits::MAX_RD_ATOMIC,
             max_qp_rd_atomic: limits::MAX_RD_ATOMIC,
-            max_mcast_attach: limits::MAX_MCAST,
+            max_groups: limits::MAX_GROUPS,
+            max_members: limits::MAX_MEMBERS,
         }
     }
 }

@@ -302,14 +302,17 @@ impl Qp {
         })
     }
 
-    /// Attaches a datagram queue pair to a multicast group: it receives what the device receives
-    /// for that group. The UDP link does not join groups in the network yet: nothing comes from
-    /// there until it does.
+    /// Attaches a datagram queue pair to a multicast group: it receives a copy of what anybody on
+    /// the device's network sends to the group, on this machine or another one, itself included.
+    /// The group may be an IPv4 one (`::ffff:a.b.c.d`) or an IPv6 one; a device with addresses of
+    /// the other family only takes part in the group that stands in for it there (an IPv6 group is
+    /// carried over IPv4 by one under 239.0.0.0/8).
     ///
     /// # Errors
-    /// `Invalid` if the GID is no multicast group, or the service not datagrams; `Full`.
+    /// `Invalid` if the GID is no multicast group, or the service not datagrams; `Full` if there
+    /// are too many groups, members of one, or descriptors; `System` as the system says.
     pub fn attach_mcast(&self, group: Gid) -> Result<()> {
-        self.context.nic().control(|dev, _| dev.attach_mcast(self.qpn, group))
+        self.context.nic().attach_mcast(self.qpn, group)
     }
 
     /// Detaches it.
@@ -317,7 +320,7 @@ impl Qp {
     /// # Errors
     /// `Invalid` if it is not attached.
     pub fn detach_mcast(&self, group: Gid) -> Result<()> {
-        self.context.nic().control(|dev, _| dev.detach_mcast(self.qpn, group))
+        self.context.nic().detach_mcast(self.qpn, group)
     }
 
     /// Destroys the queue pair, and waits until the events taken about it are acknowledged. What it
@@ -340,8 +343,12 @@ impl Qp {
             dev.destroy_qp(self.qpn)?;
             self.context.hub().remove(Subject::Qp(self.qpn));
             self.destroyed = true;
-            Ok(())
-        })
+            Ok::<(), Error>(())
+        })?;
+        if self.qp_type == QpType::Ud {
+            self.context.nic().leave_groups();
+        }
+        Ok(())
     }
 }
 

@@ -19,6 +19,9 @@ pub enum Service {
     Cnp = 4,
     /// Extended reliable connection.
     Xrc = 5,
+    /// Of the manufacturer's range: flow control of unreliable services between devices of this
+    /// project; its only operation is [`Operation::Acknowledge`]. Others drop it as unknown.
+    Flow = 7,
 }
 
 /// The operation in the low five bits of an opcode.
@@ -115,6 +118,9 @@ pub struct Opcode(pub u8);
 impl Opcode {
     /// Congestion notification packet of RoCEv2.
     pub const CNP: Self = Self(0x81);
+    /// Flow control of unreliable services: a question if it asks for an acknowledgement, else an
+    /// answer. The AETH has the number of the queue pair that speaks in place of the message count.
+    pub const FLOW: Self = Self(0xF1);
 
     /// The opcode of an operation on a service.
     pub const fn new(service: Service, operation: Operation) -> Self {
@@ -124,7 +130,8 @@ impl Opcode {
         }
     }
 
-    /// The service, if it is one that RoCE knows (reliable datagram and vendor ranges are not).
+    /// The service, if it is one that is known here (reliable datagram and the rest of the
+    /// manufacturers' range are not).
     pub const fn service(self) -> Option<Service> {
         match self.0 >> 5 {
             0 => Some(Service::Rc),
@@ -132,6 +139,7 @@ impl Opcode {
             3 => Some(Service::Ud),
             4 => Some(Service::Cnp),
             5 => Some(Service::Xrc),
+            7 if self.0 == Self::FLOW.0 => Some(Service::Flow),
             _ => None,
         }
     }
@@ -145,6 +153,7 @@ impl Opcode {
             Service::Uc if (op as u8) <= Operation::WriteOnlyImm as u8 => Some(op),
             Service::Ud if matches!(op, Operation::SendOnly | Operation::SendOnlyImm) => Some(op),
             Service::Cnp if self.0 == Self::CNP.0 => Some(Operation::Cnp),
+            Service::Flow => Some(op),
             _ => None,
         }
     }
@@ -169,6 +178,7 @@ impl fmt::Display for Opcode {
             Some(Service::Uc) => "UC ",
             Some(Service::Ud) => "UD ",
             Some(Service::Xrc) => "XRC ",
+            Some(Service::Flow) => "Flow ",
             Some(Service::Cnp) | None => "",
         };
         match self.operation() {

@@ -209,9 +209,9 @@ fn attr(info: &DeviceInfo, limits: &DeviceLimits) -> ibv_device_attr {
     attr.max_qp_init_rd_atom = c_int::from(limits.max_qp_init_rd_atomic);
     attr.atomic_cap = ATOMIC_HCA;
     attr.max_mw = int(limits.max_mw);
-    attr.max_mcast_grp = int(limits.max_mcast_attach);
-    attr.max_mcast_qp_attach = int(limits.max_mcast_attach);
-    attr.max_total_mcast_qp_attach = int(limits.max_mcast_attach);
+    attr.max_mcast_grp = int(limits.max_groups);
+    attr.max_mcast_qp_attach = int(limits.max_members);
+    attr.max_total_mcast_qp_attach = int(limits.max_groups * limits.max_members);
     attr.max_ah = c_int::MAX;
     attr.max_srq = int(limits.max_srq);
     attr.max_srq_wr = int(limits.max_srq_wr);

@@ -315,7 +315,7 @@ impl Requester {
     /// on.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let probe = self.probe.deadline().filter(|_| self.rnr.is_none());
-        [self.ack_deadline, self.rnr.map(|(at, _)| at), probe]
+        [self.ack_deadline, self.rnr.map(|(at, _)| at), probe, self.flow.deadline()]
             .into_iter()
             .flatten()
             .reduce(Instant::earlier)

@@ -11,7 +11,9 @@ use crate::counters::pair::{Tally, count};
 use crate::cq::{Cq, CqId, Pushed};
 use crate::device::GidEntry;
 use crate::event::{AsyncEvent, Event};
+use crate::limits;
 use crate::memory::PdId;
+use crate::qp::flow::Note;
 use crate::regions::Regions;
 use crate::slots::Slots;
 use crate::srq::{Srq, SrqId};
@@ -99,6 +101,10 @@ pub(crate) struct Shared<M> {
     pub(crate) credits: bool,
     /// Least time without a sign of the peer before a probe; `None`: no probes.
     pub(crate) probe: Option<Span>,
+    /// Unreliable services ask how far a peer has come.
+    pub(crate) flow: bool,
+    /// Questions and answers of that kind, about to leave.
+    pub(crate) notes: VecDeque<Note>,
     /// Queues that overran in this call: their queue pairs are to fail.
     pub(crate) overrun: Vec<CqId>,
     /// Moderation periods that began in this call.
@@ -142,6 +148,13 @@ impl<M> Shared<M> {
         count!(self, q.index, resp_cqe_error);
         count!(self, q.index, resp_cqe_flush_error);
         self.fail(q.recv_cq, now, q.qpn, wr_id, WcStatus::WrFlushErr);
+    }
+
+    /// Has a note leave before anything else. There are a few for each queue pair at most.
+    pub(crate) fn note(&mut self, note: Note) {
+        if self.notes.len() < limits::MAX_NOTES {
+            self.notes.push_back(note);
+        }
     }
 
     pub(crate) fn raise(&mut self, event: AsyncEvent) {

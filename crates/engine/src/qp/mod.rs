@@ -6,6 +6,7 @@ pub(crate) mod build;
 pub(crate) mod datagram;
 pub(crate) mod draft;
 pub(crate) mod facts;
+pub(crate) mod flow;
 pub(crate) mod inflight;
 pub(crate) mod modify;
 pub(crate) mod probe;
@@ -133,7 +134,8 @@ impl QueuePair {
             Some(path) => path.priority,
             None => {
                 let (cursor, nxt) = (self.requester.cursor, self.requester.nxt);
-                self.requester.queue.next_address(cursor, nxt).map_or(0, priority_of)
+                let next = self.requester.queue.next_datagram(cursor, nxt);
+                next.map_or(0, |d| priority_of(&d.av))
             }
         }
     }
@@ -206,6 +208,7 @@ impl QueuePair {
         if self.not_before.is_some_and(|at| !at.is_due(now)) {
             return false;
         }
+        self.aim(sh);
         let mut b = Builder::new(train, limits);
         let credits = self.credits(sh);
         let msn = self.responder.msn;
@@ -281,6 +284,7 @@ impl QueuePair {
             self.not_before = None;
         }
         if requester::sends(self.facts.state) {
+            self.requester.flow_timeout(&self.facts, sh, now);
             let outcome = self.requester.timeout(&self.facts, sh, now);
             self.settle_outcome(sh, now, outcome);
         }

@@ -9,6 +9,7 @@ use crate::limits;
 use crate::memory::HostMemory;
 use crate::qp::build::Builder;
 use crate::qp::facts::{Facts, Shared, wire_len};
+use crate::qp::flow::Flow;
 use crate::qp::inflight::InFlight;
 use crate::qp::probe::Probe;
 use crate::qp::send_queue::{SendQueue, Wqe, operation};
@@ -50,6 +51,8 @@ pub(crate) struct Requester {
     /// Finish messages begun, begin no other (SQD).
     pub(crate) draining: bool,
     pub(crate) probe: Probe,
+    /// Of an unreliable service.
+    pub(crate) flow: Flow,
 }
 
 /// A work request that ends the queue pair's service, by its status.
@@ -94,6 +97,7 @@ impl Requester {
             read_ends: std::collections::VecDeque::new(),
             draining: false,
             probe: Probe::default(),
+            flow: Flow::default(),
         }
     }
 
@@ -336,7 +340,10 @@ impl Requester {
         now: Instant,
         wire_len: usize,
     ) -> bool {
-        if q.kind != QpType::Rc || sh.windows.admits(q.peer, q.index, window::cost(wire_len)) {
+        if q.kind != QpType::Rc {
+            return self.flow_admits(q, sh, now, wire_len);
+        }
+        if sh.windows.admits(q.peer, q.index, window::cost(wire_len)) {
             return true;
         }
         if !self.flight.is_empty() {
@@ -388,6 +395,8 @@ impl Requester {
                 count!(sh, q.index, retransmitted_packets);
                 count!(sh, q.index, retransmitted_bytes, next.length.into());
             }
+        } else {
+            self.flow_sent(q, sh, now, next, wire_len);
         }
         if asks && q.kind == QpType::Rc {
             self.probe.sample(end, now);
@@ -488,7 +497,7 @@ impl Requester {
     /// The span to the next ACK timeout is counted from now; with nothing in flight, from the next
     /// packet.
     pub(crate) fn restart_timer<M>(&mut self, q: &Facts, sh: &Shared<M>, now: Instant) {
-        let waits = !self.flight.is_empty();
+        let waits = q.kind == QpType::Rc && !self.flight.is_empty();
         self.ack_deadline = if waits { q.timeout.map(|t| now + t) } else { None };
         self.probe.restart(sh.probe.filter(|_| waits), q, now);
     }

@@ -9,9 +9,7 @@ use crate::attr::QpCap;
 use crate::error::PostError;
 use crate::limits;
 use crate::qp::facts::Facts;
-use crate::work::{
-    AddressVector, Datagram, SendData, SendFlags, SendOp, SendRequest, Sge, WcOpcode, WcStatus,
-};
+use crate::work::{Datagram, SendData, SendFlags, SendOp, SendRequest, Sge, WcOpcode, WcStatus};
 
 /// A posted send request.
 #[derive(Clone, Copy, Debug)]
@@ -150,10 +148,10 @@ impl SendQueue {
     }
 
     /// Where the next datagram goes, at or behind `cursor`, with something to send at `nxt`.
-    pub(crate) fn next_address(&self, cursor: usize, nxt: u64) -> Option<&AddressVector> {
+    pub(crate) fn next_datagram(&self, cursor: usize, nxt: u64) -> Option<&Datagram> {
         let mut ahead = self.wqes.iter().skip(cursor);
         let next = ahead.find(|w| !w.started || w.end > nxt)?;
-        next.datagram.as_ref().map(|d| &d.av)
+        next.datagram.as_ref()
     }
 
     pub(crate) fn sges(&self, wqe: &Wqe) -> &[Sge] {

@@ -47,7 +47,7 @@ pub fn packet(packet: &Packet<Vec<u8>>, port_mtu: u32) {
     let service = bth.opcode.service().expect("a known service");
     if bth.ack_request {
         assert!(
-            service == Service::Rc && operation.is_request(),
+            service == Service::Flow || (service == Service::Rc && operation.is_request()),
             "AckReq on {service:?} {operation:?}"
         );
     }

@@ -7,6 +7,7 @@ mod completion;
 mod counting;
 mod datagram;
 mod departed;
+mod flow;
 mod hostile;
 mod known_faults;
 mod memory;

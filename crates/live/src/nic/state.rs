@@ -30,6 +30,10 @@ impl State {
         &mut self.device
     }
 
+    pub(super) fn parts(&mut self) -> (&mut Device<ProcessMemory>, &mut UdpLink) {
+        (&mut self.device, &mut self.link)
+    }
+
     pub(super) fn link_counters(&self) -> &LinkCounters {
         &self.link.counters
     }

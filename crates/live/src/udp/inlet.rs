@@ -78,7 +78,7 @@ pub(super) struct Inlets {
     last: Option<u16>,
     alone: u32,
     looks: u32,
-    receive_buffer: Option<usize>,
+    pub(super) receive_buffer: Option<usize>,
 }
 
 /// Which sockets a look is at.
@@ -162,7 +162,7 @@ impl Inlets {
             }
         }
         let bytes = self.receive_buffer.unwrap_or(BUFFER);
-        let socket = open_socket(ip, scope, bytes, false)
+        let socket = open_socket(ip, scope, bytes, Sharing::Alone)
             .map_err(|e| why.take().unwrap_or_else(|| bind_error(ip, &e)))
             .map_err(|e| match affordable {
                 0 => Error::new(
@@ -175,8 +175,39 @@ impl Inlets {
                 ),
                 _ => e,
             })?;
-        crate::sys::release_on_fork(socket.as_fd());
-        self.all.push(Inlet::new(gid, Source::Own(socket)));
+        self.all.push(Inlet::own(gid, socket));
+        Ok(())
+    }
+
+    /// Receives from one more socket, besides those opened.
+    pub(super) fn add(&mut self, inlet: Inlet) -> io::Result<()> {
+        self.all.push(inlet);
+        self.watch().inspect_err(|_| drop(self.all.pop()))
+    }
+
+    /// Keeps the sockets that are wanted; whether others went.
+    pub(super) fn retain(&mut self, wanted: impl FnMut(&Inlet) -> bool) -> bool {
+        let before = self.all.len();
+        self.all.retain(wanted);
+        let gone = self.all.len() < before;
+        if gone {
+            // Without a set that is asked at once they are looked at one by one, all of them.
+            let _ = self.watch();
+        }
+        gone
+    }
+
+    /// Puts all sockets under their numbers into the set that is asked at once, where they are
+    /// many.
+    fn watch(&mut self) -> io::Result<()> {
+        (self.epoll, self.hot, self.last, self.alone) = (None, None, None, 0);
+        if self.all.len() > DIRECT {
+            let epoll = Epoll::new()?;
+            for (number, inlet) in (0..).zip(&self.all) {
+                epoll.add(inlet.as_fd(), number)?;
+            }
+            self.epoll = Some(epoll);
+        }
         Ok(())
     }
 
@@ -214,13 +245,7 @@ impl Inlets {
             }
         }
         self.claim = Some(claim);
-        if self.all.len() > DIRECT {
-            let epoll = Epoll::new().map_err(fail)?;
-            for (number, inlet) in (0..).zip(&self.all) {
-                epoll.add(inlet.as_fd(), number).map_err(fail)?;
-            }
-            self.epoll = Some(epoll);
-        }
+        self.watch().map_err(fail)?;
         Ok((least, slots))
     }
 
@@ -297,6 +322,12 @@ impl Inlet {
         inlet
     }
 
+    /// One that receives from a socket of this link's own.
+    pub(super) fn own(gid: Gid, socket: Socket) -> Self {
+        crate::sys::release_on_fork(socket.as_fd());
+        Self::new(gid, Source::Own(socket))
+    }
+
     fn socket(&self) -> &Socket {
         match &self.source {
             Source::Own(socket) => socket,
@@ -347,12 +378,23 @@ pub(super) fn needs_scope(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local() || v6.is_multicast())
 }
 
-/// A socket that receives on the RoCE port of an address; `joins`: with others that do.
+/// With whom a socket receives on its address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Sharing {
+    /// With nobody.
+    Alone,
+    /// With others of this user: each datagram is for one of them.
+    Slots,
+    /// With whoever wants: each has a copy.
+    Copies,
+}
+
+/// A socket that receives on the RoCE port of an address.
 pub(super) fn open_socket(
     ip: IpAddr,
     scope: u32,
     receive_buffer: usize,
-    joins: bool,
+    sharing: Sharing,
 ) -> io::Result<Socket> {
     let socket = datagram_socket(ip)?;
     let fd = socket.as_fd();
@@ -372,7 +414,8 @@ pub(super) fn open_socket(
     // Kernels before 5.0 do not know it; trains then come in packets.
     let _ = set_int(fd, libc::SOL_UDP, libc::UDP_GRO, 1);
     set_buffer(&socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, receive_buffer)?;
-    set_int(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, c_int::from(joins))?;
+    set_int(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, c_int::from(sharing == Sharing::Slots))?;
+    set_int(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, c_int::from(sharing == Sharing::Copies))?;
     socket.bind(&socket_address(ip, ROCE_PORT, scope).into())?;
     Ok(socket)
 }

@@ -12,7 +12,7 @@ use socket2::Socket;
 use wire::transport::{MAX_HEADERS, ROCE_PORT, emit_headers};
 use wire::{Gid, Path};
 
-use super::{BUFFER, Port, UdpLink, datagram_socket, set_buffer, socket_address};
+use super::{BUFFER, Port, UdpLink, datagram_socket, groups, set_buffer, socket_address};
 use crate::icrc::{Flow, States, seal};
 use crate::mem;
 use crate::mmsg::{self, Outgoing};
@@ -115,7 +115,7 @@ impl UdpLink {
             self.counters.tx_no_path += train.packets.len() as u64;
             return;
         };
-        let to = socket_address(path.destination.to_ip(), ROCE_PORT, self.ports[port].scope);
+        let to = socket_address(groups::destination(&path), ROCE_PORT, self.ports[port].scope);
         let hop_limit = match path.hop_limit {
             limits::DEFAULT_HOP_LIMIT => 0,
             other => other,
@@ -166,7 +166,7 @@ impl UdpLink {
             *slot = open_flow(port.ip, port.scope, path.source_port).ok();
         }
         let source_port = slot.as_ref()?.1;
-        Some((index, flow, Flow::new(port.ip, path.destination.to_ip(), source_port)?))
+        Some((index, flow, Flow::new(port.ip, groups::destination(path), source_port)?))
     }
 
     /// Gives the kernel what waits. False if it could not take everything: wait until the socket is
@@ -303,6 +303,7 @@ fn open_flow(ip: IpAddr, scope: u32, wish: u16) -> io::Result<(Socket, u16)> {
         IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER),
     };
     set_int(fd, level, name, libc::IP_PMTUDISC_PROBE)?;
+    groups::prepare_sender(&socket, ip, scope)?;
     set_buffer(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, BUFFER)?;
     // Nobody is to send here: answers go to port 4791.
     set_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, 0)?;

@@ -23,7 +23,7 @@ use engine::{Error, ErrorKind};
 use socket2::Socket;
 use wire::transport::ROCE_PORT;
 
-use super::inlet;
+use super::inlet::{self, Sharing};
 use super::stray::Secret;
 use crate::process::PerProcess;
 use crate::rights::{self, lock_byte};
@@ -320,7 +320,7 @@ fn found(ip: IpAddr, scope: u32, name: &str) -> engine::Result<Attempt> {
         Err(e) => return Err(fail(e)),
     };
     // The first is bound without the right to share: only one process can.
-    let first = match inlet::open_socket(ip, scope, 0, false) {
+    let first = match inlet::open_socket(ip, scope, 0, Sharing::Alone) {
         Ok(first) => first,
         Err(e) if e.kind() == io::ErrorKind::AddrInUse => return Ok(Attempt::Held(e)),
         Err(e) => return Err(super::bind_error(ip, &e)),
@@ -329,7 +329,7 @@ fn found(ip: IpAddr, scope: u32, name: &str) -> engine::Result<Attempt> {
         set_int(first.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
         let mut sockets = vec![first];
         while sockets.len() < usize::from(SLOTS) {
-            sockets.push(inlet::open_socket(ip, scope, 0, true)?);
+            sockets.push(inlet::open_socket(ip, scope, 0, Sharing::Slots)?);
             if sockets.len() == 2 {
                 // Early: nobody else is to find a place among them.
                 sys::attach_reuseport_filter(sockets[0].as_fd(), &by_slot())?;

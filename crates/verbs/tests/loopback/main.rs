@@ -8,6 +8,7 @@ mod datagrams;
 mod errors;
 mod events;
 mod lifetime;
+mod multicast;
 mod one_sided;
 mod shared_receive;
 mod waiting;
