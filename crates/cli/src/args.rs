@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
@@ -34,6 +35,7 @@ Examples:
 Environment:
   CROCEVIA_ADDR     address or interface that the device is to have (--addr)
   CROCEVIA_FAULTS   faults to inject, as for --faults
+  CROCEVIA_PCAP     file to capture to, as for --pcap; also of perf and demo
   NO_COLOR          no colours
 
 Exit status: 0 success, 1 failure, 2 wrong usage.";
@@ -66,6 +68,7 @@ Examples:
   crocevia run --addr 127.0.0.2 -- ib_write_bw
   crocevia run --addr 127.0.0.3 -- ib_write_bw 127.0.0.2
   crocevia run --faults loss=1%,reorder=2%,seed=42 -- ib_send_lat 192.0.2.7
+  crocevia run --pcap trace.pcapng -- ib_write_bw 192.0.2.7; tshark -r trace.pcapng
 
 Exit status: that of CMD; 127 if CMD was not found, 126 if it could not be executed, 1 if the
 library is missing or the address does not exist, 2 for wrong usage.";
@@ -85,6 +88,12 @@ pub(crate) struct RunArgs {
     /// Faults to inject: loss=1%,dup=0.1%,reorder=2%,corrupt=0.01%,delay=5us,seed=42
     #[arg(long, value_name = "SPEC")]
     pub(crate) faults: Option<String>,
+
+    /// Write what the device sends and receives to FILE, as pcapng; %p in FILE is the process's
+    /// number. Of several processes the first has FILE, the others the number before its extension.
+    /// CROCEVIA_PCAP_SNAPLEN=N keeps N bytes of each packet
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pcap: Option<PathBuf>,
 
     /// The program and its arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

@@ -220,7 +220,7 @@ impl Departed {
             let aeth = Some(Aeth { syndrome, msn: memory.msn });
             let ext = Extensions { aeth, ..Extensions::default() };
             let mut b = Builder::new(train, TrainLimits::SINGLE);
-            b.push(&memory.path, &Draft { bth: memory.bth, ext, length: 0 });
+            b.push(&memory.path, &Draft { bth: memory.bth, ext, length: 0, again: true });
             return true;
         }
         false

@@ -62,6 +62,8 @@ pub struct TxPacket {
     pub length: u32,
     /// The payload: a range of [`Train::fragments`].
     pub fragments: Range<u32>,
+    /// It has been sent before, or answers a request that had its answer before.
+    pub again: bool,
 }
 
 impl TxPacket {

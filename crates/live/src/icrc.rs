@@ -8,7 +8,7 @@ use wire::icrc::{BEHIND_IDENT, finish, ipv4_state, ipv6_state, solve_ipv4_ident}
 /// Bytes of a UDP header.
 const UDP_HEADER: usize = 8;
 /// The flags word of a packet that must not be fragmented.
-const DONT_FRAGMENT: u16 = 0x4000;
+pub(crate) const DONT_FRAGMENT: u16 = 0x4000;
 /// Identifications whose effect on the state is worked out once.
 const KNOWN_IDENTS: usize = 128;
 
@@ -114,11 +114,17 @@ struct Source {
 pub(crate) struct Checker {
     states: States,
     sources: Box<[Source; SOURCES]>,
+    /// Identification and flags of the last packet that had others than the expected ones.
+    solved: Option<(u16, u16)>,
 }
 
 impl Checker {
     pub(crate) fn new() -> Self {
-        Self { states: States::new(), sources: Box::new([Source::default(); SOURCES]) }
+        Self {
+            states: States::new(),
+            sources: Box::new([Source::default(); SOURCES]),
+            solved: None,
+        }
     }
 
     /// Checks `packet`, which runs from the BTH through the ICRC and was number `index` in the
@@ -144,9 +150,20 @@ impl Checker {
                 // The field is solved as a difference, so an identification that was put into the
                 // state comes out exclusive-ored.
                 let solved = solve_ipv4_ident(computed, stored, BEHIND_IDENT + body.len());
-                source.judge(solved.map(|(ident, flags)| (ident ^ index, flags)))
+                let solved = solved.map(|(ident, flags)| (ident ^ index, flags));
+                let verdict = source.judge(solved);
+                if matches!(verdict, Verdict::Right | Verdict::Solved) {
+                    self.solved = solved;
+                }
+                verdict
             }
         }
+    }
+
+    /// Identification and flags of the packet last checked, if they were not the expected ones and
+    /// its ICRC is right. Answers once.
+    pub(crate) fn take_solved(&mut self) -> Option<(u16, u16)> {
+        self.solved.take()
     }
 
     fn source(&mut self, address: Ipv4Addr, port: u16) -> &mut Source {

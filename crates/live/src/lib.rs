@@ -4,6 +4,7 @@
 //! [`devices`] lists what can be opened, [`Nic::open`] opens it, [`Nic::with`] reaches the device
 //! inside, [`Nic::progress`] is what a poller of completion queues calls.
 
+mod capture;
 mod clock;
 mod counters;
 mod epoll;
@@ -30,6 +31,7 @@ mod udp;
 #[allow(unsafe_code)] // System calls.
 mod testing;
 
+pub use capture::prepare as prepare_capture;
 pub use counters::LinkCounters;
 pub use eventfd::EventFd;
 pub use info::{DeviceInfo, devices};

@@ -6,6 +6,7 @@
 mod delivery;
 mod groups;
 mod parting;
+mod remark;
 mod state;
 mod thread;
 
@@ -18,6 +19,7 @@ use std::time::Duration;
 use engine::{Device, DeviceConfig, Error, ErrorKind, Event, LinkState};
 use wire::Instant;
 
+use crate::capture;
 use crate::clock::{Clock, ns_until};
 use crate::counters::LinkCounters;
 use crate::eventfd::EventFd;
@@ -218,14 +220,15 @@ fn register(shared: &Arc<Shared>) {
 }
 
 /// Sends what all NICs of this process owe to their peers: for the end of the process, so that no
-/// peer waits for an acknowledgement that was about to leave, or that was lost. Bounded in time;
-/// takes no lock for long.
+/// peer waits for an acknowledgement that was about to leave, or that was lost; then writes what has
+/// been captured. Bounded in time; takes no lock for long.
 pub fn flush_all() {
     let open: Vec<_> = match OPEN.get().try_lock() {
         Ok(open) => open.iter().filter_map(Weak::upgrade).collect(),
         Err(_) => return,
     };
     Shared::flush(open.iter().map(|nic| &**nic));
+    capture::finish();
 }
 
 impl Shared {

@@ -1,6 +1,7 @@
 //! What a device can be opened with, and the environment variables that say so.
 
 use std::env;
+use std::path::PathBuf;
 
 use engine::faults::FaultSpec;
 use engine::{Error, limits};
@@ -16,6 +17,14 @@ pub struct Options {
     /// Bytes of socket receive buffer to ask for (`CROCEVIA_RCVBUF`); the largest allowed if
     /// absent.
     pub receive_buffer: Option<usize>,
+    /// Where to write what is sent and received, as a pcapng file (`CROCEVIA_PCAP`). `%p` in the
+    /// name stands for the process's number. A file that is not empty, or that another process
+    /// captures to, is left alone: then the number goes before the name's extension. A named pipe
+    /// is written while somebody reads it.
+    pub pcap: Option<PathBuf>,
+    /// Bytes to keep of each captured packet, from its Ethernet header
+    /// (`CROCEVIA_PCAP_SNAPLEN`); all if absent.
+    pub pcap_snap_len: Option<u32>,
     /// How long an owed ACK may wait for company.
     pub ack_delay: Span,
     /// Send end-to-end credits.
@@ -28,6 +37,8 @@ impl Default for Options {
             addr: None,
             faults: None,
             receive_buffer: None,
+            pcap: None,
+            pcap_snap_len: None,
             ack_delay: limits::ACK_DELAY,
             credits: true,
         }
@@ -40,7 +51,9 @@ impl Options {
     /// # Errors
     /// `Invalid` if a variable's value is not understood; the message names it.
     pub fn from_env() -> engine::Result<Self> {
-        Self::from_lookup(|name| env::var(name).ok())
+        let mut options = Self::from_lookup(|name| env::var(name).ok())?;
+        options.pcap = env::var_os("CROCEVIA_PCAP").filter(|v| !v.is_empty()).map(PathBuf::from);
+        Ok(options)
     }
 
     fn from_lookup(get: impl Fn(&str) -> Option<String>) -> engine::Result<Self> {
@@ -55,8 +68,20 @@ impl Options {
         if let Some(text) = get("CROCEVIA_RCVBUF") {
             options.receive_buffer = Some(bytes(&text)?);
         }
+        if let Some(text) = get("CROCEVIA_PCAP_SNAPLEN") {
+            options.pcap_snap_len = Some(snap_len(&text)?);
+        }
         Ok(options)
     }
+}
+
+fn snap_len(text: &str) -> engine::Result<u32> {
+    let value = text.trim().parse().ok().filter(|n| (64..=1 << 18).contains(n));
+    value.ok_or_else(|| {
+        Error::invalid(format!(
+            "CROCEVIA_PCAP_SNAPLEN: expected 64 to 262144 bytes, such as 128, found `{text}`"
+        ))
+    })
 }
 
 fn bytes(text: &str) -> engine::Result<usize> {
@@ -91,8 +116,14 @@ mod tests {
         assert_eq!((o.addr.as_deref(), o.receive_buffer), (Some("127.0.0.2"), Some(4 << 20)));
         assert!(read(&[("CROCEVIA_FAULTS", "loss=1%")]).unwrap().faults.is_some());
         assert_eq!(read(&[("CROCEVIA_FAULTS", "seed=4")]).unwrap().faults, None);
-        for bad in [("CROCEVIA_RCVBUF", "lots"), ("CROCEVIA_RCVBUF", "1"), ("CROCEVIA_FAULTS", "x")]
-        {
+        assert_eq!(read(&[("CROCEVIA_PCAP_SNAPLEN", "128")]).unwrap().pcap_snap_len, Some(128));
+        for bad in [
+            ("CROCEVIA_RCVBUF", "lots"),
+            ("CROCEVIA_RCVBUF", "1"),
+            ("CROCEVIA_FAULTS", "x"),
+            ("CROCEVIA_PCAP_SNAPLEN", "63"),
+            ("CROCEVIA_PCAP_SNAPLEN", "-1"),
+        ] {
             assert!(read(&[bad]).unwrap_err().to_string().contains(bad.0), "{bad:?}");
         }
     }

@@ -143,6 +143,44 @@ pub(crate) fn monotonic_ns() -> u64 {
     (t.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(t.tv_nsec as u64)
 }
 
+/// Nanoseconds since 1970.
+pub(crate) fn realtime_ns() -> u64 {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `t` is a live timespec; CLOCK_REALTIME always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut t) };
+    (t.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(t.tv_nsec as u64)
+}
+
+/// What the machine is, and its operating system with its release.
+pub(crate) fn machine() -> (String, String) {
+    let text = |field: &[libc::c_char]| {
+        let bytes: Vec<u8> = field.iter().map(|c| *c as u8).take_while(|byte| *byte != 0).collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    // SAFETY: arrays of characters, for which all zeros are a value.
+    let mut name: libc::utsname = unsafe { std::mem::zeroed() };
+    // SAFETY: fills in the structure given.
+    unsafe { libc::uname(&raw mut name) };
+    (text(&name.machine), format!("{} {}", text(&name.sysname), text(&name.release)))
+}
+
+/// Adds to the calling thread's niceness.
+pub(crate) fn be_nice(more: c_int) {
+    // SAFETY: takes numbers; with 0 it is about the calling thread alone. What is refused changes
+    // nothing.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, more) };
+}
+
+/// Locks a file for as long as its open description lives, if nobody has; whether it is so now.
+pub(crate) fn lock_file(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    // SAFETY: takes two numbers; the descriptor is open for as long as it is borrowed.
+    match check(unsafe { libc::flock(fd.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) }) {
+        Ok(_) => Ok(true),
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
 /// Fills a buffer from the system's random source.
 pub(crate) fn random(out: &mut [u8]) -> io::Result<()> {
     let mut filled = 0;

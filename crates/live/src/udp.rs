@@ -22,6 +22,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use wire::Gid;
 use wire::transport::ROCE_PORT;
 
+use crate::capture;
 use crate::counters::LinkCounters;
 use crate::info::DeviceInfo;
 use crate::options::Options;
@@ -87,13 +88,14 @@ impl UdpLink {
             ));
         }
         let (receive_buffer, slots) = inlets.claim()?;
+        let (inbound, outbound) = capture::open(info, options)?.unzip();
         while gids.last().is_some_and(|entry| entry.gid.is_zero()) {
             gids.pop();
         }
         let link = Self {
             counters: LinkCounters::default(),
-            receiver: Receiver::new(options.faults),
-            sender: Sender::new(ports[0].ip),
+            receiver: Receiver::new(options.faults, inbound),
+            sender: Sender::new(ports[0].ip, outbound),
             ports,
             inlets,
             receive_buffer,
@@ -106,6 +108,11 @@ impl UdpLink {
     /// spread over them.
     pub(crate) fn slots(&self) -> &[u8] {
         &self.slots
+    }
+
+    /// Whether what passes is captured.
+    pub(crate) fn is_captured(&self) -> bool {
+        self.receiver.is_captured()
     }
 
     /// Bytes of receive buffer behind each address and slot, as the kernel counts them.

@@ -64,6 +64,15 @@ fn udp_raw(source: IpAddr, destination: IpAddr, datagram: &[u8]) -> u16 {
     !fold(add(sum, datagram))
 }
 
+/// As [`udp`], for a datagram whose header and payload lie in different places.
+pub fn udp_in_parts(source: IpAddr, destination: IpAddr, header: &[u8; 8], payload: &[u8]) -> u16 {
+    let rest = fold(add(payload.len() as u64, payload));
+    match !fold(u64::from(!udp_raw(source, destination, header)) + u64::from(rest)) {
+        0 => 0xFFFF,
+        checksum => checksum,
+    }
+}
+
 /// As [`udp`], for a datagram whose checksum field is filled and counts as zero.
 pub fn udp_of_written(source: IpAddr, destination: IpAddr, datagram: &[u8]) -> u16 {
     let stored = datagram.get(6..8).map_or(0, |c| u16::from_be_bytes([c[0], c[1]]));

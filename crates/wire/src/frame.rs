@@ -2,7 +2,7 @@
 //! passes through as opaque bytes. For captures and raw links; a link that has the network layer
 //! done by a socket uses `transport` and `icrc` alone.
 
-use crate::checksum::Check;
+use crate::checksum::{self, Check};
 use crate::content::Content;
 use crate::error::{DropReason, EmitError, Layer};
 use crate::ethernet::{self, Ethernet, MIN_FRAME};
@@ -160,6 +160,42 @@ fn emit_roce(roce: &Roce<'_>, out: &mut [u8]) -> Result<u16, EmitError> {
             Ok(ethernet::TYPE_ROCE_V1)
         }
     }
+}
+
+/// The most bytes that stand before the BTH of a RoCEv2 packet without tags and IP options.
+pub const MAX_UDP_HEAD: usize = ethernet::HEADER_LEN + ip::IPV6_LEN + UDP_LEN;
+
+/// Writes what stands on the wire before the BTH of a RoCEv2 packet, `transport` being its bytes
+/// from there through the ICRC; returns its length. For captures on a link whose network layer a
+/// socket provides. The UDP checksum is 0, which says that there is none, over IPv4 as RoCEv2
+/// adapters send it; over IPv6, where it must be there (RFC 8200, 8.1), it is the right one.
+///
+/// # Errors
+/// A value that its field cannot hold, tags or IP options.
+pub fn emit_udp_head(
+    ethernet: &Ethernet,
+    ip: &Ip<'_>,
+    source_port: u16,
+    transport: &[u8],
+    out: &mut [u8; MAX_UDP_HEAD],
+) -> Result<usize, EmitError> {
+    let (start, len) = (ethernet.wire_len(), ethernet.wire_len() + ip.wire_len() + UDP_LEN);
+    let head = out.get_mut(..len).ok_or(EmitError::NoRoom(len))?;
+    let ether_type = match ip {
+        Ip::V4(_) => ethernet::TYPE_IPV4,
+        Ip::V6(_) => ethernet::TYPE_IPV6,
+    };
+    ethernet.emit(ether_type, &mut head[..start])?;
+    let udp_len = UDP_LEN + transport.len();
+    ip::emit_headers(ip, source_port, ROCE_PORT, udp_len, &mut head[start..])?;
+    if let Ip::V6(ip) = ip
+        && let Some(udp) = head.last_chunk_mut::<UDP_LEN>()
+    {
+        let (source, destination) = (ip.source.into(), ip.destination.into());
+        let checksum = checksum::udp_in_parts(source, destination, udp, transport);
+        udp[6..].copy_from_slice(&checksum.to_be_bytes());
+    }
+    Ok(len)
 }
 
 impl<'a> Frame<'a> {

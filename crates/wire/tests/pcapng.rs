@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use wire::ethernet::Ethernet;
 use wire::frame::{Frame, emit_frame, parse_frame};
 use wire::packet::{Encapsulation, Extensions, Packet, Path};
-use wire::pcapng::{Direction, LinkType, Notes, Writer};
+use wire::pcapng::{Description, Direction, Notes, Section, Statistics, Writer};
 use wire::{Gid, Mac};
 
 mod support;
@@ -29,8 +29,10 @@ fn blocks(mut bytes: &[u8]) -> Vec<(u32, Vec<u8>)> {
 }
 
 fn capture(packets: &[Vec<u8>], notes: &Notes<'_>) -> Vec<u8> {
-    let mut writer = Writer::new(Vec::new(), "crocevia").expect("a vector");
-    let interface = writer.interface(LinkType::Ethernet, "lo").expect("a vector");
+    let section = Section { application: "crocevia", ..Section::default() };
+    let mut writer = Writer::new(Vec::new(), &section).expect("a vector");
+    let description = Description { name: "lo", ..Description::default() };
+    let interface = writer.interface(&description).expect("a vector");
     for (i, packet) in packets.iter().enumerate() {
         let time = 1_700_000_000_123_456_789 + i as u64;
         writer.packet(interface, time, packet, notes).expect("a vector");
@@ -45,6 +47,7 @@ fn blocks_are_as_the_format_says() {
         direction: Some(Direction::Outbound),
         comment: Some("lost here"),
         original_len: Some(99),
+        dropped: 7,
     };
     let blocks = blocks(&capture(&[vec![1, 2, 3, 4, 5]], &notes));
     assert_eq!(blocks.iter().map(|block| block.0).collect::<Vec<_>>(), [0x0A0D_0D0A, 1, 6]);
@@ -64,7 +67,59 @@ fn blocks_are_as_the_format_says() {
     assert_eq!(packet[12..20], [5, 0, 0, 0, 99, 0, 0, 0]);
     assert_eq!(packet[20..28], [1, 2, 3, 4, 5, 0, 0, 0]);
     let comment = [&[1, 0, 9, 0][..], b"lost here", &[0; 3]].concat();
-    assert_eq!(packet[28..], [&comment[..], &[2, 0, 4, 0, 2, 0, 0, 0], &[0; 4]].concat());
+    let flags = [2, 0, 4, 0, 2, 0, 0, 0];
+    let dropped = [4, 0, 8, 0, 7, 0, 0, 0, 0, 0, 0, 0];
+    assert_eq!(packet[28..], [&comment[..], &flags, &dropped, &[0; 4]].concat());
+}
+
+#[test]
+fn interfaces_and_statistics_are_as_the_format_says() {
+    let mut writer = Writer::new(Vec::new(), &Section::default()).expect("a vector");
+    let addresses = ["192.0.2.7", "2001:db8::7"].map(|a| a.parse().expect("an address"));
+    let description = Description {
+        snap_len: 128,
+        description: "d",
+        addresses: &addresses,
+        mac: Some(Mac([2, 0, 0, 0, 0, 9])),
+        speed: Some(10_000_000_000),
+        ..Description::default()
+    };
+    writer.interface(&Description::default()).expect("a vector");
+    let second = writer.interface(&description).expect("a vector");
+    let counted = Statistics {
+        time: 1 << 32 | 5,
+        start: 2 << 32 | 6,
+        end: 3 << 32 | 7,
+        received: 11,
+        dropped: 12,
+        os_dropped: 13,
+        delivered: 14,
+        comment: "",
+    };
+    writer.statistics(second, &counted).expect("a vector");
+    let blocks = blocks(&writer.into_inner());
+    assert_eq!(blocks.iter().map(|b| b.0).collect::<Vec<_>>(), [0x0A0D_0D0A, 1, 1, 5]);
+    let expected = [
+        &[1, 0, 0, 0, 128, 0, 0, 0][..],
+        &[3, 0, 1, 0, b'd', 0, 0, 0],
+        &[4, 0, 8, 0, 192, 0, 2, 7, 255, 255, 255, 255],
+        &[5, 0, 17, 0, 0x20, 1, 0x0D, 0xB8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 128, 0, 0, 0],
+        &[6, 0, 6, 0, 2, 0, 0, 0, 0, 9, 0, 0],
+        &[8, 0, 8, 0, 0, 0xE4, 0x0B, 0x54, 2, 0, 0, 0],
+        &[9, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0],
+    ];
+    assert_eq!(blocks[2].1, expected.concat());
+    let expected = [
+        &[1, 0, 0, 0, 1, 0, 0, 0, 5, 0, 0, 0][..],
+        &[2, 0, 8, 0, 2, 0, 0, 0, 6, 0, 0, 0],
+        &[3, 0, 8, 0, 3, 0, 0, 0, 7, 0, 0, 0],
+        &[4, 0, 8, 0, 11, 0, 0, 0, 0, 0, 0, 0],
+        &[5, 0, 8, 0, 12, 0, 0, 0, 0, 0, 0, 0],
+        &[7, 0, 8, 0, 13, 0, 0, 0, 0, 0, 0, 0],
+        &[8, 0, 8, 0, 14, 0, 0, 0, 0, 0, 0, 0],
+        &[0; 4],
+    ];
+    assert_eq!(blocks[3].1, expected.concat());
 }
 
 #[test]

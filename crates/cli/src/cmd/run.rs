@@ -29,6 +29,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
     // An address that does not exist is told here, not by each program in its own way.
     super::devices(args.addr.as_deref())?;
     let links = links::directory(&library)?;
+    let pcap = prepare_capture(args.pcap.as_deref())?;
     warn_setuid(&program);
 
     let mut command = Command::new(&args.command[0]);
@@ -40,6 +41,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
     }
     if let Some(faults) = &args.faults {
         command.env("CROCEVIA_FAULTS", faults);
+    }
+    if let Some(pcap) = pcap {
+        command.env("CROCEVIA_PCAP", pcap);
     }
     Err(exec_failure(&program, &command.exec()))
 }
@@ -54,6 +58,22 @@ fn check_faults(option: Option<&str>) -> Result<()> {
         },
     };
     super::parse_faults(&spec).map(drop).map_err(|failure| failure.within(source))
+}
+
+/// The file of `--pcap`, else of the environment, in a form that does not depend on the working
+/// directory: emptied, if it can be written.
+fn prepare_capture(option: Option<&Path>) -> Result<Option<PathBuf>> {
+    let asked = match option {
+        Some(file) => Some(file.to_owned()),
+        None => std::env::var_os("CROCEVIA_PCAP").filter(|v| !v.is_empty()).map(PathBuf::from),
+    };
+    let Some(asked) = asked else { return Ok(None) };
+    let file = match asked.to_str() {
+        Some("-") => asked,
+        _ => std::path::absolute(&asked).unwrap_or(asked),
+    };
+    live::prepare_capture(&file)?;
+    Ok(Some(file))
 }
 
 /// `value` before what the environment variable `name` has; once, however often `run` is nested.

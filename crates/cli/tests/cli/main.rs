@@ -16,9 +16,10 @@ fn crocevia(arguments: &[&str]) -> Command {
 fn command(program: &std::ffi::OsStr, arguments: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null());
-    for name in ["CROCEVIA_ADDR", "CROCEVIA_FAULTS", "NO_COLOR", "COLUMNS", "LD_PRELOAD"] {
+    for name in ["CROCEVIA_ADDR", "CROCEVIA_FAULTS", "CROCEVIA_PCAP", "NO_COLOR", "COLUMNS"] {
         command.env_remove(name);
     }
+    command.env_remove("LD_PRELOAD");
     command
 }
 

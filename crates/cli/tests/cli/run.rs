@@ -210,6 +210,38 @@ fn an_unknown_address_is_told_before_the_program_starts() {
 }
 
 #[test]
+fn a_capture_that_cannot_be_written_is_told_before_the_program_starts() {
+    let place = Place::new("bin", true);
+    let run = |file: &str| place.run(&["--pcap", file, "--", "echo", "started"]);
+    fail(&mut run("/nowhere/t.pcapng"), 1, &["/nowhere/t.pcapng", "No such file"]);
+    fail(&mut run("/proc"), 1, &["cannot capture to /proc", "directory"]);
+    fail(&mut run("-"), 1, &["standard output", "mkfifo"]);
+    fail(&mut run(""), 2, &["--pcap", "a value is required"]);
+    let mut by_environment = place.run(&["--", "echo", "started"]);
+    fail(by_environment.env("CROCEVIA_PCAP", "/nowhere/%p.pcapng"), 1, &["/nowhere/"]);
+}
+
+#[test]
+fn a_capture_begins_anew_and_its_name_does_not_depend_on_the_directory() {
+    let place = Place::new("bin", true);
+    let file = place.bin.join("t.pcapng");
+    fs::write(&file, "an earlier one").expect("a file");
+    let mut command = place.run(&["--pcap", "t.pcapng", "--", "sh", "-c", "echo $CROCEVIA_PCAP"]);
+    let output = output(command.current_dir(&place.bin));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let here = file.parent().and_then(|dir| dir.canonicalize().ok()).expect("a directory");
+    let named = PathBuf::from(stdout(&output).trim());
+    assert_eq!(named.file_name(), file.file_name());
+    assert_eq!(named.parent().and_then(|dir| dir.canonicalize().ok()), Some(here));
+    assert_eq!(fs::metadata(&file).expect("the file").len(), 0);
+    // With the process's number in it, the name is only tried.
+    let mut command = place.run(&["--pcap", "u-%p.pcapng", "--", "true"]);
+    assert!(command.current_dir(&place.bin).status().expect("it starts").success());
+    let left = fs::read_dir(&place.bin).expect("the directory").flatten();
+    assert!(left.into_iter().all(|e| !e.file_name().to_string_lossy().starts_with("u-")));
+}
+
+#[test]
 fn a_set_user_id_program_is_warned_of() {
     let place = Place::new("bin", true);
     let program = place.bin.join("copy-of-true");

@@ -62,6 +62,7 @@ impl<'a> Builder<'a> {
             ext: draft.ext,
             length: draft.length,
             fragments: start..self.train.fragments.len() as u32,
+            again: draft.again,
         };
         let len = packet.wire_len();
         if self.train.packets.is_empty() {

@@ -110,7 +110,7 @@ impl Requester {
         }
         bth.pkey = PKey::DEFAULT;
         bth.ack_request = q.kind == QpType::Rc && self.asks(q, sh, next);
-        Draft { bth, ext, length: next.length }
+        Draft { bth, ext, length: next.length, again: self.nxt < self.max }
     }
 
     /// Where a request's packets go.

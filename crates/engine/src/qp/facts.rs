@@ -82,6 +82,8 @@ pub(crate) struct Draft {
     pub(crate) bth: Bth,
     pub(crate) ext: Extensions,
     pub(crate) length: u32,
+    /// A repetition.
+    pub(crate) again: bool,
 }
 
 /// The tables of the device that a queue pair works on.

@@ -77,7 +77,7 @@ impl Note {
         // The number of the queue pair that speaks stands where acknowledgements count messages.
         let aeth = Aeth { syndrome: Syndrome::Ack(credits), msn: wire::Msn::new(from.get()) };
         let ext = Extensions { aeth: Some(aeth), ..Extensions::default() };
-        Self { path, draft: Draft { bth, ext, length: 0 } }
+        Self { path, draft: Draft { bth, ext, length: 0, again: false } }
     }
 }
 

@@ -228,7 +228,7 @@ impl Owed {
                     }
                 }
             }
-            b.push(&path, &Draft { bth: q.bth(operation, reply.next), ext, length });
+            b.push(&path, &Draft { bth: q.bth(operation, reply.next), ext, length, again });
             sh.counters.leaves(operation, length);
             reply.next += 1;
             if reply.next == reply.end {
@@ -293,7 +293,8 @@ impl Owed {
         let syndrome = tail.syndrome.unwrap_or(Syndrome::Ack(credits));
         let ext = Extensions { aeth: Some(Aeth { syndrome, msn }), ..Extensions::default() };
         b.pieces();
-        b.push(&path, &Draft { bth: q.bth(Operation::Acknowledge, tail.seq), ext, length: 0 });
+        let bth = q.bth(Operation::Acknowledge, tail.seq);
+        b.push(&path, &Draft { bth, ext, length: 0, again: false });
         self.tail = None;
     }
 }

@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 use super::CLOSE;
+use crate::capture;
 use crate::eventfd::EventFd;
 use crate::process::PerProcess;
 use crate::sys;
@@ -63,8 +64,8 @@ pub(super) fn is_done() {
     DONE.fetch_add(1, Ordering::SeqCst);
 }
 
-/// Lets the NICs of this process say their last words: for `_exit`. Takes at most 20 ms, and is
-/// safe to call from a signal handler and in a child of a fork, where it does nothing.
+/// Lets the NICs of this process say their last words: for `_exit`. Takes at most 20 ms, longer
+/// only if what has been captured is still to be written, and is safe to call from a signal handler and in a child of a fork, where it does nothing.
 pub fn leave_now() {
     let asked = NICS.load(Ordering::SeqCst);
     if asked == 0 || PROCESS.load(Ordering::SeqCst) != std::process::id() {
@@ -73,7 +74,8 @@ pub fn leave_now() {
     DONE.store(0, Ordering::SeqCst);
     WANTED.store(true, Ordering::SeqCst);
     sys::ring(BELL_FD.load(Ordering::SeqCst));
-    for _ in 0..CLOSE.as_nanos() as u64 / NAP_NS {
+    let patience = if capture::is_on() { CLOSE + capture::PATIENCE } else { CLOSE };
+    for _ in 0..patience.as_nanos() as u64 / NAP_NS {
         if DONE.load(Ordering::SeqCst) >= asked {
             return;
         }

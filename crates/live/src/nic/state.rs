@@ -4,6 +4,7 @@
 use engine::{Device, Event, Payload, Priorities, Train};
 use wire::{Instant, Packet, Span};
 
+use super::remark;
 use crate::counters::LinkCounters;
 use crate::mem::ProcessMemory;
 use crate::udp::UdpLink;
@@ -51,7 +52,14 @@ impl State {
     /// One bounded step; whether anything was done. `everywhere`: look at every address.
     pub(super) fn step(&mut self, now: Instant, everywhere: bool, batches: usize) -> bool {
         let Self { device, link, .. } = self;
-        let mut sink = |packet: &Packet<Payload<'_>>| device.receive(now, packet);
+        let captured = link.is_captured();
+        let mut sink = |packet: &Packet<Payload<'_>>| {
+            if captured {
+                return remark::receive(device, now, packet);
+            }
+            device.receive(now, packet);
+            None
+        };
         let arrived = link.receive(now, everywhere, &mut sink);
         let due = self.deadline.is_some_and(|deadline| deadline.is_due(now));
         let unblocked = link.is_blocked() && link.flush();

@@ -10,6 +10,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use super::{STEP_BATCHES, Shared, parting};
+use crate::capture;
 use crate::clock::ns_until;
 use crate::sys;
 
@@ -54,6 +55,7 @@ fn run(shared: &Shared) {
         if parting::is_wanted() && !left {
             left = true;
             Shared::flush(std::iter::once(shared));
+            capture::finish();
             parting::is_done();
         }
         let now_ns = shared.clock.ns();

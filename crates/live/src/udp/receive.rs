@@ -1,6 +1,7 @@
 //! Receiving: messages from the kernel, cut into packets, past the fault stage, parsed, their ICRC
 //! checked, handed on as meaning with the payload still in the receive buffer.
 
+use std::fmt::Display;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 
@@ -11,8 +12,9 @@ use wire::{Encapsulation, Gid, Instant, Packet, Path};
 
 use super::inlet::{Inlet, Whose};
 use super::{Port, UdpLink, send};
+use crate::capture::{Envelope, Inbound, Remark};
 use crate::counters::LinkCounters;
-use crate::icrc::{Checker, Flow, Verdict};
+use crate::icrc::{Checker, DONT_FRAGMENT, Flow, Verdict};
 use crate::mmsg::{self, Inbox, Incoming};
 
 pub(super) struct Receiver {
@@ -70,12 +72,16 @@ impl FaultItem for Held {
 }
 
 impl Receiver {
-    pub(super) fn new(faults: Option<FaultSpec>) -> Self {
+    pub(super) fn new(faults: Option<FaultSpec>, tap: Option<Inbound>) -> Self {
         Self {
             inbox: Inbox::new(),
-            gate: Gate { checker: Checker::new() },
+            gate: Gate { checker: Checker::new(), tap },
             stage: faults.map(|spec| FaultStage::new(spec, 0)),
         }
+    }
+
+    pub(super) fn is_captured(&self) -> bool {
+        self.gate.tap.is_some()
     }
 }
 
@@ -87,7 +93,7 @@ impl UdpLink {
         &mut self,
         now: Instant,
         everywhere: bool,
-        sink: &mut impl FnMut(&Packet<Payload<'_>>),
+        sink: &mut impl FnMut(&Packet<Payload<'_>>) -> Remark,
     ) -> usize {
         let look = self.inlets.look(everywhere);
         let mut total = 0;
@@ -107,7 +113,7 @@ impl UdpLink {
         &mut self,
         now: Instant,
         number: u16,
-        sink: &mut impl FnMut(&Packet<Payload<'_>>),
+        sink: &mut impl FnMut(&Packet<Payload<'_>>) -> Remark,
     ) -> usize {
         let Self { counters, inlets, receiver, ports, .. } = self;
         let Some(inlet) = inlets.all.get_mut(usize::from(number)) else { return 0 };
@@ -118,6 +124,9 @@ impl UdpLink {
         // A single message is the cheapest to ask for; ask for more while more come.
         inlet.appetite = if count < inlet.appetite { 1 } else { 2 * count };
         inlet.appetite = inlet.appetite.min(mmsg::MAX_RECEIVE);
+        if let Some(tap) = receiver.gate.tap.as_mut().filter(|_| count > 0) {
+            tap.arrived();
+        }
         for index in 0..count {
             receiver.message(now, index, (inlet, ports), counters, sink);
         }
@@ -138,13 +147,17 @@ impl Receiver {
         index: usize,
         (inlet, ports): (&mut Inlet, &mut [Port]),
         counters: &mut LinkCounters,
-        sink: &mut impl FnMut(&Packet<Payload<'_>>),
+        sink: &mut impl FnMut(&Packet<Payload<'_>>) -> Remark,
     ) {
         let (message, bytes) = self.inbox.message(index);
         counters.rx_messages += 1;
         if let Some(dropped) = message.dropped {
-            counters.rx_kernel_drops += u64::from(dropped.wrapping_sub(inlet.kernel_drops));
+            let more = u64::from(dropped.wrapping_sub(inlet.kernel_drops));
+            counters.rx_kernel_drops += more;
             inlet.kernel_drops = dropped;
+            if let Some(tap) = self.gate.tap.as_mut().filter(|_| more > 0) {
+                tap.kernel_dropped(more);
+            }
         }
         if message.truncated || bytes.is_empty() {
             counters.rx_packets += 1;
@@ -176,17 +189,37 @@ impl Receiver {
         &mut self,
         now: Instant,
         counters: &mut LinkCounters,
-        sink: &mut impl FnMut(&Packet<Payload<'_>>),
+        sink: &mut impl FnMut(&Packet<Payload<'_>>) -> Remark,
     ) -> bool {
         let Some(stage) = &mut self.stage else { return false };
         let mut any = false;
         while let Some(out) = stage.pop(now) {
+            if let Some(tap) = self.gate.tap.as_mut().filter(|_| !any) {
+                tap.arrived();
+            }
             any = true;
             let Held { origin, bytes } = &out.item;
             self.gate.pass(origin, bytes, out.corrupted, counters, sink);
         }
         counters.faults_injected = stage.counts().total();
         any
+    }
+}
+
+impl Origin {
+    /// What the IP header says; the identification is what the kernel does not tell, `solved` if it
+    /// was found from the ICRC, with the flags.
+    fn envelope(&self, solved: Option<(u16, u16)>) -> Envelope {
+        let (ident, flags) = solved.unwrap_or((self.index, DONT_FRAGMENT));
+        Envelope {
+            from: self.from,
+            to: self.to.to_ip(),
+            source_port: self.source_port,
+            traffic_class: self.traffic_class,
+            hop_limit: self.hop_limit,
+            ident,
+            flags,
+        }
     }
 }
 
@@ -204,26 +237,43 @@ fn origin(message: &Incoming, to: Gid) -> Origin {
 /// The last check before the device.
 struct Gate {
     checker: Checker,
+    tap: Option<Inbound>,
 }
 
 impl Gate {
-    /// Parses a packet and checks its ICRC; `damaged` ones are known to be wrong, and no lucky
-    /// identification is looked for.
+    /// Hands a packet on if it is in order; captures it in any case. `damaged` ones are known to be
+    /// wrong, and no lucky identification is looked for.
     fn pass(
         &mut self,
         origin: &Origin,
         bytes: &[u8],
         damaged: bool,
         counters: &mut LinkCounters,
-        sink: &mut impl FnMut(&Packet<Payload<'_>>),
+        sink: &mut impl FnMut(&Packet<Payload<'_>>) -> Remark,
     ) {
+        let remark = self.judge(origin, bytes, damaged, counters, sink);
+        if let Some(tap) = &mut self.tap {
+            let envelope = origin.envelope(self.checker.take_solved());
+            tap.packet(&envelope, bytes, remark.as_ref().map(|text| text as &dyn Display));
+        }
+    }
+
+    /// Parses a packet, checks its ICRC and hands it on; what is to be said of it.
+    fn judge(
+        &mut self,
+        origin: &Origin,
+        bytes: &[u8],
+        damaged: bool,
+        counters: &mut LinkCounters,
+        sink: &mut impl FnMut(&Packet<Payload<'_>>) -> Remark,
+    ) -> Remark {
         let transport = match parse(bytes) {
             Ok(transport) => transport,
             Err(reason) => return count(reason, counters),
         };
         let Some(flow) = Flow::new(origin.from, origin.to.to_ip(), origin.source_port) else {
             counters.rx_malformed += 1;
-            return;
+            return Some("dropped, malformed");
         };
         match self.checker.check(flow, bytes, origin.index, damaged) {
             Verdict::Right => counters.rx_icrc_ok += 1,
@@ -231,7 +281,10 @@ impl Gate {
             wrong => {
                 counters.rx_icrc_encapsulated += 1;
                 counters.rx_icrc_refused += u64::from(wrong == Verdict::Refused);
-                return;
+                return Some(match damaged {
+                    true => "dropped, wrong ICRC (injected)",
+                    false => "dropped, wrong ICRC",
+                });
             }
         }
         sink(&Packet {
@@ -248,17 +301,22 @@ impl Gate {
             bth: transport.bth,
             ext: transport.ext,
             payload: Payload::Bytes(transport.payload),
-        });
+        })
     }
 }
 
-fn count(reason: DropReason, counters: &mut LinkCounters) {
-    let counter = match reason {
-        DropReason::Truncated(_) => &mut counters.rx_truncated,
-        DropReason::Version(Layer::Transport) => &mut counters.rx_wrong_version,
-        DropReason::UnknownOpcode(_) => &mut counters.rx_unknown_opcode,
-        DropReason::Pad => &mut counters.rx_wrong_pad,
-        _ => &mut counters.rx_malformed,
+fn count(reason: DropReason, counters: &mut LinkCounters) -> Remark {
+    let (counter, remark) = match reason {
+        DropReason::Truncated(_) => (&mut counters.rx_truncated, "dropped, too short"),
+        DropReason::Version(Layer::Transport) => {
+            (&mut counters.rx_wrong_version, "dropped, unknown transport version")
+        }
+        DropReason::UnknownOpcode(_) => {
+            (&mut counters.rx_unknown_opcode, "dropped, unknown opcode")
+        }
+        DropReason::Pad => (&mut counters.rx_wrong_pad, "dropped, wrong pad count"),
+        _ => (&mut counters.rx_malformed, "dropped, malformed"),
     };
     *counter += 1;
+    Some(remark)
 }

@@ -13,6 +13,7 @@ use wire::transport::{MAX_HEADERS, ROCE_PORT, emit_headers};
 use wire::{Gid, Path};
 
 use super::{BUFFER, Port, UdpLink, datagram_socket, groups, set_buffer, socket_address};
+use crate::capture::Outbound;
 use crate::icrc::{Flow, States, seal};
 use crate::mem;
 use crate::mmsg::{self, Outgoing};
@@ -41,6 +42,7 @@ pub(super) struct Sender {
     /// Messages at the front that have been sent.
     sent: usize,
     blocked: bool,
+    tap: Option<Outbound>,
 }
 
 #[derive(Clone, Copy)]
@@ -54,7 +56,7 @@ struct Message {
 
 impl Sender {
     /// A sender for a device whose first address is `ip`.
-    pub(super) fn new(ip: IpAddr) -> Self {
+    pub(super) fn new(ip: IpAddr, tap: Option<Outbound>) -> Self {
         let bytes = if ip.is_ipv4() { LONGEST_V4 } else { LONGEST_V6 };
         Self {
             states: States::new(),
@@ -64,6 +66,7 @@ impl Sender {
             messages: Vec::with_capacity(2 * mmsg::MAX_SEND),
             sent: 0,
             blocked: false,
+            tap,
         }
     }
 
@@ -148,6 +151,9 @@ impl UdpLink {
                 self.counters.tx_not_emitted += 1;
                 continue;
             }
+            if let Some(tap) = self.sender.tap.as_mut().filter(|_| packet.again) {
+                tap.again(start);
+            }
             let m = message.get_or_insert(Message { out, port, flow, packets: 0, icrc });
             m.out.len += wire_len;
             m.packets += 1;
@@ -187,13 +193,20 @@ impl UdpLink {
                 }
                 count += 1;
             }
-            let Some((socket, _)) = &self.ports[first.port].flows[first.flow] else { return true };
+            let port = &self.ports[first.port];
+            let Some((socket, source_port)) = &port.flows[first.flow] else { return true };
+            if let Some(tap) = &mut self.sender.tap {
+                tap.leaving();
+            }
             self.counters.tx_calls += 1;
             match mmsg::send(socket.as_fd(), &self.sender.buffer, &batch[..count]) {
                 Ok(sent) => {
                     for message in &rest[..sent.min(count)] {
                         self.counters.tx_messages += 1;
                         self.counters.tx_packets += message.packets as u64;
+                        if let Some(tap) = &mut self.sender.tap {
+                            tap.message(port.ip, *source_port, &message.out, &self.sender.buffer);
+                        }
                     }
                     self.sender.sent += sent;
                 }

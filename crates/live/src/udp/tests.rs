@@ -76,6 +76,7 @@ fn train(path: Path, region: &Region, sizes: &[u32]) -> Train {
             ext: Extensions::default(),
             length,
             fragments: first..train.fragments.len() as u32,
+            again: false,
         });
         offset += u64::from(length);
     }
@@ -193,6 +194,7 @@ fn collect(link: &mut UdpLink, packets: usize) -> Vec<(Path, Bth, Vec<u8>)> {
         link.receive(now, true, &mut |packet: &Packet<Payload<'_>>| {
             let Payload::Bytes(bytes) = packet.payload else { unreachable!() };
             all.push((packet.path, packet.bth, bytes.to_vec()));
+            None
         });
     }
     all
@@ -303,7 +305,10 @@ fn injected_damage_never_passes_and_loss_is_loss() {
     to.receive(Instant::ZERO, true, &mut |_: &Packet<Payload<'_>>| panic!("too early"));
     let due = to.next_due().expect("something is under way");
     let mut count = 0;
-    to.receive(due, true, &mut |_: &Packet<Payload<'_>>| count += 1);
+    to.receive(due, true, &mut |_: &Packet<Payload<'_>>| {
+        count += 1;
+        None
+    });
     assert!((20..55).contains(&count), "{count}");
     assert_eq!(to.next_due(), None);
 }

@@ -1,0 +1,382 @@
+//! A NIC's two taps into the capture: what its sockets take and give becomes frames again, as they
+//! are on the wire. What a socket does not show is what the kernel is known to do (see `udp`): DF
+//! set, identifications counted from 0 within a train. Not known, and written as 0: the flow label
+//! of IPv6, and Ethernet addresses of peers that are not among the neighbours.
+
+use std::collections::VecDeque;
+use std::fmt::{self, Display, Write};
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use socket2::{Domain, Socket, Type};
+use wire::checksum::Check;
+use wire::ethernet::Ethernet;
+use wire::frame::{MAX_UDP_HEAD, emit_udp_head};
+use wire::ip::{Ip, Ipv4, Ipv6};
+use wire::pcapng::{Description, Direction, Interface, Notes};
+use wire::{Gid, Mac};
+
+use super::buffers::Captured;
+use super::{Capture, wall_clock};
+use crate::icrc::DONT_FRAGMENT;
+use crate::info::DeviceInfo;
+use crate::mmsg::Outgoing;
+use crate::options::Options;
+use crate::sys;
+
+/// Neighbours remembered.
+const NEIGHBOURS: usize = 16;
+
+/// What the device or the link has to say of a received packet, if it is not as usual.
+pub(crate) type Remark = Option<&'static str>;
+
+/// A text of bounded length, made without allocation; what does not fit is left out.
+#[derive(Clone, Copy)]
+pub(super) struct Text {
+    bytes: [u8; 160],
+    len: usize,
+}
+
+impl Default for Text {
+    fn default() -> Self {
+        Self { bytes: [0; 160], len: 0 }
+    }
+}
+
+impl Text {
+    pub(super) fn as_str(&self) -> &str {
+        str::from_utf8(&self.bytes[..self.len]).unwrap_or_default()
+    }
+
+    /// Adds a remark behind those that there are.
+    fn add(&mut self, remark: impl Display) {
+        let between = if self.len == 0 { "" } else { "; " };
+        // It never fails.
+        let _ = write!(self, "{between}{remark}");
+    }
+}
+
+impl Write for Text {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let mut len = text.len().min(self.bytes.len() - self.len);
+        while !text.is_char_boundary(len) {
+            len -= 1;
+        }
+        self.bytes[self.len..self.len + len].copy_from_slice(&text.as_bytes()[..len]);
+        self.len += len;
+        Ok(())
+    }
+}
+
+/// A device's interface in the capture.
+struct Attached {
+    capture: Arc<Capture>,
+    interface: Interface,
+    snap_len: usize,
+    /// The interface's own Ethernet address; zeros on loopback.
+    mac: Mac,
+    addresses: Vec<IpAddr>,
+}
+
+/// Writes an interface for the device into the capture.
+pub(super) fn attach(
+    capture: Arc<Capture>,
+    info: &DeviceInfo,
+    options: &Options,
+) -> (Inbound, Outbound) {
+    let dev = &info.netdev;
+    let addresses: Vec<IpAddr> =
+        info.gids.iter().filter(|e| !e.gid.is_zero()).map(|e| e.gid.to_ip()).collect();
+    let description = Description {
+        snap_len: options.pcap_snap_len.unwrap_or(0),
+        name: &dev.name,
+        description: &info.name,
+        addresses: &addresses,
+        mac: (dev.mac != Mac::default()).then_some(dev.mac),
+        speed: dev.speed_mbps.map(|mbps| u64::from(mbps) * 1_000_000),
+        ..Description::default()
+    };
+    let interface = capture.with(|buffers| buffers.describe(wall_clock(), &description));
+    let attached = Arc::new(Attached {
+        capture,
+        interface,
+        snap_len: options.pcap_snap_len.map_or(usize::MAX, |len| len as usize),
+        mac: dev.mac,
+        addresses,
+    });
+    let hops = [Domain::IPV4, Domain::IPV6].map(default_hops);
+    let inbound =
+        Inbound { attached: Arc::clone(&attached), time: 0, lost: 0, peers: Peers::new() };
+    let outbound =
+        Outbound { attached, time: 0, hops, again: VecDeque::new(), peers: Peers::new() };
+    (inbound, outbound)
+}
+
+/// The TTL or hop limit that the system gives where none is asked for.
+fn default_hops(domain: Domain) -> u8 {
+    let (level, name) = match domain {
+        Domain::IPV4 => (libc::IPPROTO_IP, libc::IP_TTL),
+        _ => (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS),
+    };
+    Socket::new(domain, Type::DGRAM, None)
+        .and_then(|socket| sys::get_int(socket.as_fd(), level, name))
+        .ok()
+        .and_then(|hops| u8::try_from(hops).ok())
+        .unwrap_or(engine::limits::DEFAULT_HOP_LIMIT)
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        if !self.capture.is_inherited() {
+            self.capture.with(|buffers| buffers.report_of(self.interface, wall_clock()));
+        }
+    }
+}
+
+/// What the IP and UDP headers of a packet say.
+pub(crate) struct Envelope {
+    pub(crate) from: IpAddr,
+    pub(crate) to: IpAddr,
+    pub(crate) source_port: u16,
+    pub(crate) traffic_class: u8,
+    pub(crate) hop_limit: u8,
+    /// IPv4 identification, and the word with the flags and the fragment offset.
+    pub(crate) ident: u16,
+    pub(crate) flags: u16,
+}
+
+impl Attached {
+    /// Captures a packet; `transport` runs from its BTH through its ICRC.
+    fn packet(
+        &self,
+        time: u64,
+        ethernet: Ethernet,
+        envelope: &Envelope,
+        transport: &[u8],
+        notes: Notes<'_>,
+    ) {
+        let ip = match (envelope.from, envelope.to) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => Ip::V4(Ipv4 {
+                tos: envelope.traffic_class,
+                ident: envelope.ident,
+                dont_fragment: envelope.flags & DONT_FRAGMENT != 0,
+                reserved_flag: false,
+                ttl: envelope.hop_limit,
+                source,
+                destination,
+                options: &[],
+                checksum: Check::Right,
+            }),
+            (IpAddr::V6(source), IpAddr::V6(destination)) => Ip::V6(Ipv6 {
+                traffic_class: envelope.traffic_class,
+                flow_label: 0,
+                hop_limit: envelope.hop_limit,
+                source,
+                destination,
+            }),
+            // No socket brings that.
+            _ => return,
+        };
+        let mut head = [0; MAX_UDP_HEAD];
+        let port = envelope.source_port;
+        let Ok(len) = emit_udp_head(&ethernet, &ip, port, transport, &mut head) else { return };
+        let captured = Captured {
+            interface: self.interface,
+            time,
+            head: &head[..len],
+            transport,
+            notes,
+            snap_len: self.snap_len,
+        };
+        self.capture.with(|buffers| buffers.packet(&captured));
+    }
+}
+
+/// The PSN in the bytes of a packet.
+fn psn(transport: &[u8]) -> u32 {
+    match transport.get(9..12) {
+        Some(&[a, b, c]) => u32::from_be_bytes([0, a, b, c]),
+        _ => 0,
+    }
+}
+
+/// Where received packets are captured.
+pub(crate) struct Inbound {
+    attached: Arc<Attached>,
+    time: u64,
+    /// Datagrams that the kernel dropped before the next packet.
+    lost: u64,
+    peers: Peers,
+}
+
+impl Inbound {
+    /// Packets have arrived, or come out of the fault stage.
+    pub(crate) fn arrived(&mut self) {
+        self.time = wall_clock();
+    }
+
+    /// The kernel has dropped datagrams, its receive buffer being full.
+    pub(crate) fn kernel_dropped(&mut self, count: u64) {
+        self.lost += count;
+        self.attached.capture.with(|b| b.os_dropped(self.attached.interface, count));
+    }
+
+    /// Captures a packet. `remark` is what is to be said of it besides its PSN.
+    pub(crate) fn packet(
+        &mut self,
+        envelope: &Envelope,
+        transport: &[u8],
+        remark: Option<&dyn Display>,
+    ) {
+        let mut comment = Text::default();
+        if self.lost > 0 {
+            let lost = std::mem::take(&mut self.lost);
+            comment.add(format_args!(
+                "the kernel dropped {lost} datagrams before this one: receive buffer full"
+            ));
+        }
+        if let Some(remark) = remark {
+            comment.add(format_args!("PSN {}: {remark}", psn(transport)));
+        }
+        let notes = Notes {
+            direction: Some(Direction::Inbound),
+            comment: Some(comment.as_str()).filter(|text| !text.is_empty()),
+            ..Notes::default()
+        };
+        let peer = self.peers.mac(&self.attached, envelope.from);
+        let own = if self.attached.addresses.contains(&envelope.from) {
+            Mac::default()
+        } else {
+            self.attached.mac
+        };
+        let ethernet = Ethernet::new(peer, own);
+        self.attached.packet(self.time, ethernet, envelope, transport, notes);
+    }
+}
+
+/// Where sent packets are captured.
+pub(crate) struct Outbound {
+    attached: Arc<Attached>,
+    time: u64,
+    /// Of packets to which none is given, IPv4 and IPv6.
+    hops: [u8; 2],
+    /// Places in the send buffer of packets that have been sent before, in order.
+    again: VecDeque<usize>,
+    peers: Peers,
+}
+
+impl Outbound {
+    /// The packet at this place in the send buffer is a repetition.
+    pub(crate) fn again(&mut self, start: usize) {
+        if self.again.back().is_some_and(|&last| last >= start) {
+            // The buffer has been begun anew.
+            self.again.clear();
+        }
+        self.again.push_back(start);
+    }
+
+    /// Messages are about to be sent. (They may arrive before the call that sends them returns.)
+    pub(crate) fn leaving(&mut self) {
+        self.time = wall_clock();
+    }
+
+    /// Captures a message that has been sent, as the packets that it is on the wire.
+    pub(crate) fn message(&mut self, from: IpAddr, port: u16, message: &Outgoing, buffer: &[u8]) {
+        let end = message.start + message.len;
+        let segment = usize::from(message.segment).max(1);
+        let to = message.to.ip();
+        let hop_limit = match message.hop_limit {
+            0 => self.hops[usize::from(to.is_ipv6())],
+            other => other,
+        };
+        let ethernet = self.ethernet(to);
+        for (index, start) in (message.start..end).step_by(segment).enumerate() {
+            let Some(transport) = buffer.get(start..end.min(start + segment)) else { return };
+            let mut comment = Text::default();
+            if self.is_again(start) {
+                comment.add(format_args!("retransmission of PSN {}", psn(transport)));
+            }
+            let notes = Notes {
+                direction: Some(Direction::Outbound),
+                comment: Some(comment.as_str()).filter(|text| !text.is_empty()),
+                ..Notes::default()
+            };
+            let envelope = Envelope {
+                from,
+                to,
+                source_port: port,
+                traffic_class: message.traffic_class,
+                hop_limit,
+                ident: index as u16,
+                flags: DONT_FRAGMENT,
+            };
+            self.attached.packet(self.time, ethernet, &envelope, transport, notes);
+        }
+    }
+
+    fn is_again(&mut self, start: usize) -> bool {
+        // Those before it were refused by the kernel.
+        while self.again.front().is_some_and(|&first| first < start) {
+            self.again.pop_front();
+        }
+        let found = self.again.front() == Some(&start);
+        if found {
+            self.again.pop_front();
+        }
+        found
+    }
+
+    fn ethernet(&mut self, to: IpAddr) -> Ethernet {
+        if self.attached.addresses.contains(&to) {
+            // That goes by the loopback interface, whatever the address is of.
+            return Ethernet::default();
+        }
+        let peer = match Mac::multicast(Gid::from_ip(to)) {
+            Some(group) => group,
+            None => self.peers.mac(&self.attached, to),
+        };
+        Ethernet::new(self.attached.mac, peer)
+    }
+}
+
+/// The Ethernet addresses of peers, as far as they are known.
+struct Peers {
+    known: VecDeque<(IpAddr, Mac)>,
+}
+
+impl Peers {
+    fn new() -> Self {
+        Self { known: VecDeque::new() }
+    }
+
+    fn mac(&mut self, attached: &Attached, ip: IpAddr) -> Mac {
+        if attached.mac == Mac::default() {
+            return Mac::default();
+        }
+        if let Some((_, mac)) = self.known.iter().find(|(known, _)| *known == ip) {
+            return *mac;
+        }
+        let mac = neighbour(ip).unwrap_or_default();
+        if self.known.len() == NEIGHBOURS {
+            self.known.pop_front();
+        }
+        self.known.push_back((ip, mac));
+        mac
+    }
+}
+
+/// The Ethernet address that the system has for an IPv4 neighbour.
+fn neighbour(ip: IpAddr) -> Option<Mac> {
+    let table = std::fs::read_to_string("/proc/net/arp").ok()?;
+    table.lines().find_map(|line| {
+        let mut fields = line.split_whitespace();
+        (fields.next()?.parse::<IpAddr>().ok()? == ip).then_some(())?;
+        let mut mac = [0; 6];
+        let mut bytes = fields.nth(2)?.split(':');
+        for byte in &mut mac {
+            *byte = u8::from_str_radix(bytes.next()?, 16).ok()?;
+        }
+        Some(Mac(mac))
+    })
+}
