@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Measures crocevia beside its rivals, interleaved in one run; medians, ratios round by round, JSON.
 
-    bench/run.py [write] [lat] [buffer] [--rounds 5] [--json FILE] [--smoke]
+    bench/run.py [write] [pcap] [lat] [buffer] [--rounds 5] [--json FILE] [--smoke]
 
     write   ib_write_bw -s 65536 -m 4096 | iperf3 TCP | bare UDP trains of the same shape, and those with copies and CRC
+    pcap    ib_write_bw -s 65536 -m 4096 | the same with both ends captured: whole packets, and 128 bytes of each
     lat     ib_write_lat -s 8            | bare spinning UDP ping-pong of datagrams of the same size
     buffer  1 GiB READ and 8-to-1 incast at the stock SO_RCVBUF of 212992 | the same at 4 MiB
 
@@ -12,6 +13,7 @@ Needs `cargo build --release --workspace`, perftest and iperf3. --smoke runs eac
 """
 
 import argparse
+import glob
 import json
 import os
 import statistics
@@ -65,6 +67,17 @@ class Bench:
         options = ["-s", str(size), "-m", "4096", "-n", str(count), "-N", "--report_gbits"]
         return self.perftest(f"ib_{verb}_bw", options, 1, env)
 
+    def captured(self, snap):
+        """With both ends captured to files, which are removed."""
+        env = {"CROCEVIA_PCAP": os.path.join(self.env.tmp, "bench-%p.pcapng")}
+        if snap:
+            env["CROCEVIA_PCAP_SNAPLEN"] = snap
+        try:
+            return self.gbit("write", 65536, 500 if self.smoke else 20000, env)
+        finally:
+            for file in glob.glob(os.path.join(self.env.tmp, "bench-*.pcapng")):
+                os.remove(file)
+
     def iperf3(self):
         port = str(harness.free_port())
         server = ["iperf3", "-s", "-1", "-B", self.ends[0].peer, "-p", port]
@@ -101,6 +114,14 @@ SUITES = {
         ("ib_write_bw / tcp", "ib_write_bw", "tcp", (">=", 0.6)),
         ("ib_write_bw / udp trains", "ib_write_bw", "udp trains", None),
         ("ib_write_bw / udp trains, copies and CRC", "ib_write_bw", "udp trains, copies and CRC", None),
+    )),
+    "pcap": ("Gbit/s", (
+        ("ib_write_bw", lambda b: b.gbit("write", 65536, 500 if b.smoke else 20000)),
+        ("captured", lambda b: b.captured(None)),
+        ("captured, 128 bytes", lambda b: b.captured(128)),
+    ), (
+        ("captured / not", "captured", "ib_write_bw", (">=", 0.7)),
+        ("captured, 128 bytes / not", "captured, 128 bytes", "ib_write_bw", (">=", 0.7)),
     )),
     "lat": ("us one way", (
         ("ib_write_lat", lambda b: b.perftest("ib_write_lat", ["-s", "8", "-n", "1000" if b.smoke else "20000"], 2)),

@@ -220,8 +220,8 @@ fn register(shared: &Arc<Shared>) {
 }
 
 /// Sends what all NICs of this process owe to their peers: for the end of the process, so that no
-/// peer waits for an acknowledgement that was about to leave, or that was lost; then writes what has
-/// been captured. Bounded in time; takes no lock for long.
+/// peer waits for an acknowledgement that was about to leave, or that was lost; then writes what
+/// has been captured. Bounded in time; takes no lock for long.
 pub fn flush_all() {
     let open: Vec<_> = match OPEN.get().try_lock() {
         Ok(open) => open.iter().filter_map(Weak::upgrade).collect(),

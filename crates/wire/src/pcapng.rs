@@ -1,7 +1,7 @@
 //! Writes captures in the pcapng format (draft-ietf-opsawg-pcapng), times in nanoseconds. Only what
 //! a link or a simulation needs to show its packets; reading captures is not done here. The `put`
-//! functions append a block to a buffer of whole blocks, and allocate nothing where it has the room;
-//! `Writer` is for who has a place to write to at once.
+//! functions append a block to a buffer of whole blocks, and allocate nothing where there is room
+//! for it; `Writer` is for who has a place to write to at once.
 
 use std::io::{self, Write};
 use std::net::IpAddr;

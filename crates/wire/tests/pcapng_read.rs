@@ -131,8 +131,12 @@ proptest! {
             prop_assert_eq!(dropped, expected.as_ref().map(|d| &d[..]));
         }
         let Some(Block::InterfaceStatistics(last)) = blocks.last() else { panic!("no statistics") };
-        let codes =
-            [OptionCode::IsbIfRecv, OptionCode::IsbIfDrop, OptionCode::IsbOsDrop, OptionCode::IsbUsrDeliv];
+        let codes = [
+            OptionCode::IsbIfRecv,
+            OptionCode::IsbIfDrop,
+            OptionCode::IsbOsDrop,
+            OptionCode::IsbUsrDeliv,
+        ];
         for (code, count) in codes.into_iter().zip(counts) {
             prop_assert_eq!(option(&last.options, code), Some(&u64::from(count).to_le_bytes()[..]));
         }

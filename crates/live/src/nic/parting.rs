@@ -65,7 +65,8 @@ pub(super) fn is_done() {
 }
 
 /// Lets the NICs of this process say their last words: for `_exit`. Takes at most 20 ms, longer
-/// only if what has been captured is still to be written, and is safe to call from a signal handler and in a child of a fork, where it does nothing.
+/// only if what has been captured is still to be written. Safe to call from a signal handler, and
+/// in a child of a fork, where it does nothing.
 pub fn leave_now() {
     let asked = NICS.load(Ordering::SeqCst);
     if asked == 0 || PROCESS.load(Ordering::SeqCst) != std::process::id() {

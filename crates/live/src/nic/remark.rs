@@ -1,5 +1,6 @@
 //! What the device has to say of a packet, for the capture: what it counted when it took it.
 
+use engine::counters::CounterKind;
 use engine::{Counters, Device, Payload};
 use wire::{Instant, Packet};
 
@@ -14,7 +15,9 @@ const REMARKS: &[(Counter, &str)] = &[
     (|c| c.out_of_sequence, "out of sequence: packets before it are missing"),
     (|c| c.duplicate_request, "duplicate request, executed before"),
     (|c| c.implied_nak_seq_err, "out of sequence: responses before it are missing"),
+    (|c| c.rx_beyond_gap, "out of sequence, dropped: responses before it are missing"),
     (|c| c.rx_stale_ack, "duplicate or stale response"),
+    (|c| c.rx_after_cut, "dropped, the beginning of its message is missing"),
     (|c| c.uc_dropped_messages, "ends or cuts a message of which packets are missing, dropped"),
     (|c| c.out_of_buffer, "no receive request for it"),
     (|c| c.rx_unknown_qp, "dropped, no such queue pair"),
@@ -42,7 +45,16 @@ pub(super) fn receive(
 
 fn said(before: &Counters, after: &Counters) -> Remark {
     let grown = REMARKS.iter().find(|(counter, _)| counter(after) != counter(before));
-    grown.map(|(_, text)| *text)
+    if let Some((_, text)) = grown {
+        return Some(text);
+    }
+    if after.dropped() == before.dropped() {
+        return None;
+    }
+    // A cause that has no words of its own here.
+    let causes = after.iter().zip(before.iter()).zip(Counters::INFO);
+    let mut grown = causes.filter(|((now, then), _)| now.1 != then.1).map(|(_, info)| info);
+    grown.find(|info| info.kind == CounterKind::Drop).map(|info| info.name)
 }
 
 #[cfg(test)]
@@ -58,6 +70,8 @@ mod tests {
         assert_eq!(said(&before, &again), Some("duplicate request, executed before"));
         let ahead = Counters { out_of_sequence: 1, ..usual };
         assert!(said(&before, &ahead).is_some_and(|text| text.contains("missing")));
+        let odd = Counters { rx_bad_response: 1, ..usual };
+        assert_eq!(said(&before, &odd), Some("rx_bad_response"));
         let silent = Counters { rx_after_nak: 1, ..ahead };
         assert!(said(&before, &silent).is_some_and(|text| text.contains("asked for")));
     }

@@ -59,12 +59,16 @@ pub struct Side {
 impl Side {
     /// A side on an address of its own, with a region of `len` bytes.
     pub fn open(addr: Ipv4Addr, faults: &str, len: usize) -> Self {
+        let faults = (!faults.is_empty()).then(|| faults.parse().unwrap());
+        Self::open_with(addr, &Options { faults, ..Options::default() }, len)
+    }
+
+    /// The same with any options.
+    pub fn open_with(addr: Ipv4Addr, options: &Options, len: usize) -> Self {
         let mut info = devices(Some(&addr.to_string())).unwrap().remove(0);
         info.gids.truncate(1);
-        let faults = (!faults.is_empty()).then(|| faults.parse().unwrap());
-        let options = Options { faults, ..Options::default() };
         let events = Arc::new(Events::default());
-        let nic = Nic::open(&info, &options, Arc::clone(&events) as _).unwrap();
+        let nic = Nic::open(&info, options, Arc::clone(&events) as _).unwrap();
         let region = Region::allocate(len).unwrap();
         let (pd, keys, cq_id, cq, qp) = nic.control(|device, _| {
             let pd = device.alloc_pd().unwrap();
