@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crocevia::{Error, ErrorKind, PostError};
 
 use crate::log::{self, Level};
+use crate::watch;
 
 /// Why a call failed.
 pub(crate) enum Fail {
@@ -126,10 +127,12 @@ pub(crate) fn guarded<T>(call: &str, f: impl FnOnce() -> T) -> Option<T> {
 /// A call that returns 0 or an errno.
 #[inline]
 pub(crate) fn code(call: &'static str, f: impl FnOnce() -> Done<()>) -> c_int {
+    watch::enter(call);
     match guarded(call, f) {
         Some(Ok(())) => 0,
         Some(Err(fail)) => {
             let code = guarded(call, || fail.report(call)).unwrap_or(libc::EIO);
+            watch::failed(code);
             set_errno(code);
             code
         }

@@ -9,6 +9,7 @@ use std::hash::Hash;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
+use check::Kind;
 use crocevia::{
     Ah, CompChannel, Completion, Context, Cq, CqId, DeviceInfo, Error, Mr, Mw, Pd, Qp, QpType, Qpn,
     Srq, SrqId,
@@ -17,21 +18,7 @@ use crocevia::{
 use crate::abi::*;
 use crate::entry::qp_ex::Builder;
 use crate::errno::{Done, EINVAL};
-
-/// The kinds of object.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
-    Context,
-    Pd,
-    Td,
-    Mr,
-    Mw,
-    Ah,
-    Channel,
-    Cq,
-    Srq,
-    Qp,
-}
+use crate::watch;
 
 /// An object with a public face.
 ///
@@ -44,6 +31,8 @@ pub(crate) unsafe trait Handle: Sized {
     const KIND: Kind;
     /// Where the public part lies.
     const OFFSET: usize = 0;
+    /// Whether it holds more than a slot does: it is dropped at its end, even if its memory is kept.
+    const HOLDS: bool = false;
 }
 
 /// Locks what stays whole whatever happens to the thread that held it.
@@ -71,7 +60,9 @@ pub(crate) fn is_live<H: Handle>(public: *mut H::Public) -> bool {
 /// # Errors
 /// EINVAL if there is none of this kind.
 pub(crate) fn find<'a, H: Handle>(public: *mut H::Public) -> Done<&'a H> {
-    if !is_live::<H>(public) {
+    let live = is_live::<H>(public);
+    watch::looked_up(public, H::KIND, live);
+    if !live {
         return Err(EINVAL);
     }
     // SAFETY: the registry says that an object of this kind lives there. A program that destroys it
@@ -93,11 +84,40 @@ pub(crate) unsafe fn trust<'a, H: Handle>(public: *mut H::Public) -> &'a H {
 /// taken out; a slot drops nothing.
 pub(crate) fn free<H: Handle>(public: *mut H::Public) {
     let address = public.wrapping_byte_sub(H::OFFSET).cast::<H>();
-    if lock(&REGISTRY).remove(&(address as usize)).is_some() {
-        // SAFETY: made by `give` from a box, and only the caller that took it out of the registry
-        // comes here.
-        drop(unsafe { Box::from_raw(address) });
+    if lock(&REGISTRY).remove(&(address as usize)).is_none() {
+        return;
     }
+    // SAFETY: made by `give` from a box, and only the caller that took it out of the registry comes
+    // here; whoever keeps the memory gives it back instead.
+    unsafe {
+        let give_back = if H::HOLDS {
+            address.drop_in_place();
+            deallocate::<H>
+        } else {
+            release::<H>
+        };
+        if !watch::keep(public, address as usize, give_back) {
+            give_back(address as usize);
+        }
+    }
+}
+
+/// Frees an object that is in the registry no more.
+///
+/// # Safety
+/// `address` was made by `give` from an `H`, and is freed once.
+unsafe fn release<H>(address: usize) {
+    // SAFETY: by contract.
+    drop(unsafe { Box::from_raw(address as *mut H) });
+}
+
+/// Frees the memory of an object that has been dropped.
+///
+/// # Safety
+/// As for [`release`].
+unsafe fn deallocate<H>(address: usize) {
+    // SAFETY: by contract; a box that holds nothing to be dropped has the same layout.
+    drop(unsafe { Box::from_raw(address as *mut core::mem::MaybeUninit<H>) });
 }
 
 /// Holds the object of the layer below, whose end may be refused.
@@ -322,6 +342,7 @@ unsafe impl Handle for ContextHandle {
     type Public = ibv_context;
     const KIND: Kind = Kind::Context;
     const OFFSET: usize = offset_of!(verbs_context, context);
+    const HOLDS: bool = true;
 }
 
 const _: () = assert!(offset_of!(ContextHandle, verbs) == 0);

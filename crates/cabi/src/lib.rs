@@ -18,3 +18,4 @@ mod handle;
 mod log;
 mod mapped;
 mod ops;
+mod watch;

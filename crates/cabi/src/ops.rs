@@ -5,7 +5,7 @@ use core::ffi::c_int;
 use core::ptr::null_mut;
 
 use crate::abi::*;
-use crate::entry;
+use crate::{entry, watch};
 
 /// What marks a context that has a [`verbs_context`] around it.
 const EXTENDED: usize = usize::MAX;
@@ -57,6 +57,7 @@ pub(crate) fn context(device: *mut ibv_device, async_fd: c_int) -> verbs_context
 }
 
 fn context_ops() -> ibv_context_ops {
+    let checked = watch::on();
     ibv_context_ops {
         query_device: Some(entry::ibv_query_device),
         query_port: Some(entry::ibv_query_port),
@@ -65,13 +66,19 @@ fn context_ops() -> ibv_context_ops {
         bind_mw: Some(entry::bind_mw),
         dealloc_mw: Some(entry::dealloc_mw),
         dead_10: null_mut(),
-        poll_cq: Some(entry::poll_cq),
-        req_notify_cq: Some(entry::req_notify_cq),
+        poll_cq: Some(if checked { watch::watched_poll_cq } else { entry::poll_cq }),
+        req_notify_cq: Some(match checked {
+            true => watch::watched_req_notify_cq,
+            false => entry::req_notify_cq,
+        }),
         dead_13: [null_mut(); 7],
-        post_srq_recv: Some(entry::post_srq_recv),
+        post_srq_recv: Some(match checked {
+            true => watch::watched_post_srq_recv,
+            false => entry::post_srq_recv,
+        }),
         dead_21: [null_mut(); 4],
-        post_send: Some(entry::post_send),
-        post_recv: Some(entry::post_recv),
+        post_send: Some(if checked { watch::watched_post_send } else { entry::post_send }),
+        post_recv: Some(if checked { watch::watched_post_recv } else { entry::post_recv }),
         dead_27: [null_mut(); 5],
     }
 }

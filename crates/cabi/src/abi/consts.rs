@@ -23,6 +23,8 @@ pub(crate) const QPT_UC: u32 = 3;
 /// See [`QPT_RC`].
 pub(crate) const QPT_UD: u32 = 4;
 
+/// `IBV_SEND_SIGNALED`.
+pub(crate) const SEND_SIGNALED: u32 = 1 << 1;
 /// `IBV_SEND_INLINE`.
 pub(crate) const SEND_INLINE: u32 = 1 << 3;
 

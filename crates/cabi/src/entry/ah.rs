@@ -10,6 +10,7 @@ use crate::convert;
 use crate::entry::context_of;
 use crate::errno::{Done, EINVAL, Fail, code, object};
 use crate::handle::{AhHandle, ContextHandle, PdHandle, QpHandle, Slot, disown, find, free, give};
+use crate::watch;
 
 pub(crate) unsafe extern "C" fn ibv_create_ah(
     pd: *mut ibv_pd,
@@ -31,12 +32,15 @@ fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Done<*mut ibv_ah> {
     }
     // SAFETY: the handle is live.
     let context = unsafe { (*domain.public.get()).context };
-    let ah = domain.pd()?.create_ah(&convert::address_vector(attr))?;
+    let made = domain.pd()?.create_ah(&convert::address_vector(attr));
+    let ah = made.inspect_err(|_| watch::address_refused(pd, context, attr))?;
     context_of(context)?.adopt();
-    Ok(give(AhHandle {
+    let address = give(AhHandle {
         public: UnsafeCell::new(ibv_ah { context, pd, handle: 0 }),
         ah: Slot::new(ah),
-    }))
+    });
+    watch::created(address, || check::Object::Ah);
+    Ok(address)
 }
 
 pub(crate) unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {

@@ -11,6 +11,7 @@ use crate::convert;
 use crate::entry::{context_of, failed, fill_cq_ex};
 use crate::errno::{Done, EINVAL, Fail, code, guarded, object, set_errno};
 use crate::handle::{ChannelHandle, CqHandle, Slot, disown, find, free, give, trust};
+use crate::watch;
 
 /// Completions taken from a queue at once: what perftest asks for.
 const BATCH: usize = 16;
@@ -72,6 +73,8 @@ pub(crate) fn create(
         current: UnsafeCell::new(Completion::default()),
         single_threaded,
     });
+    // SAFETY: made just now; nobody else has it.
+    watch::created(address, || watch::cq(unsafe { &*address }));
     handle.cqs.insert(id, address);
     handle.adopt();
     Ok(address)
@@ -84,6 +87,7 @@ pub(crate) unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_
         handle.cq.get().resize(cqe)?;
         // SAFETY: the handle is live; only this call writes the field.
         unsafe { (*handle.public.get()).base.cqe = handle.cq.get().capacity() as c_int };
+        watch::resized(cq, handle.cq.get().capacity());
         Ok(())
     })
 }
@@ -112,6 +116,7 @@ pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
     code("ibv_destroy_cq", || {
         let handle = find::<CqHandle>(cq)?;
         let id = handle.cq.get().id();
+        watch::ending(cq);
         // Through a clone: another thread may be about to acknowledge events by the handle, which
         // this waits for.
         handle.cq.get().clone().destroy().map_err(|(_, error)| error)?;

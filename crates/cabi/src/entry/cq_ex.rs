@@ -3,13 +3,14 @@
 
 use core::ffi::{c_int, c_uint, c_void};
 
-use crocevia::WcStatus;
+use crocevia::{Completion, WcStatus};
 
 use crate::abi::*;
 use crate::convert;
 use crate::entry::{context_of, create, failed};
 use crate::errno::{EINVAL, Fail, guarded, object};
 use crate::handle::{ContextHandle, CqHandle, PdHandle, is_live, trust};
+use crate::watch;
 
 pub(crate) unsafe extern "C" fn create_cq_ex(
     context: *mut ibv_context,
@@ -47,8 +48,9 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
 
 /// Sets the functions that inline calls reach through the queue.
 pub(crate) fn fill_cq_ex(public: &mut ibv_cq_ex) {
-    public.start_poll = Some(start_poll);
-    public.next_poll = Some(next_poll);
+    let checked = watch::on();
+    public.start_poll = Some(if checked { watch::watched_start_poll } else { start_poll });
+    public.next_poll = Some(if checked { watch::watched_next_poll } else { next_poll });
     public.end_poll = Some(end_poll);
     public.read_opcode = Some(read_opcode);
     public.read_vendor_err = Some(read_vendor_err);
@@ -96,7 +98,19 @@ unsafe fn advance(handle: &CqHandle) -> c_int {
     0
 }
 
-unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int {
+/// What the thread that polls is looking at.
+///
+/// # Safety
+/// The calling thread is that one, between `start_poll` and `end_poll`.
+pub(crate) unsafe fn current(cq: *mut ibv_cq_ex) -> Completion {
+    // SAFETY: by contract.
+    unsafe { *handle(cq).current.get() }
+}
+
+pub(crate) unsafe extern "C" fn start_poll(
+    cq: *mut ibv_cq_ex,
+    attr: *mut ibv_poll_cq_attr,
+) -> c_int {
     // SAFETY: valid by the call's contract. The mutex makes this thread the one that polls, until
     // `end_poll`; nothing else in this library locks it.
     unsafe {
@@ -115,7 +129,7 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
     }
 }
 
-unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
+pub(crate) unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
     // SAFETY: between `start_poll` and `end_poll`, by the call's contract.
     unsafe { advance(handle(cq)) }
 }

@@ -11,7 +11,7 @@ use crocevia::{Context, DeviceInfo, DeviceLimits};
 use crate::abi::*;
 use crate::errno::{Done, EINVAL, Fail, code, guarded, object};
 use crate::handle::{ContextHandle, DeviceHandle, Table, disown, find, give, lock};
-use crate::ops;
+use crate::{ops, watch};
 
 /// A vendor that nobody is: the locally administered bit of the OUI is set, so that no program has
 /// special rules for it.
@@ -131,7 +131,7 @@ pub(crate) unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut
         let context = Context::open(&info)?;
         flush_at_exit();
         let public = ops::context(device, context.async_fd());
-        Ok(give(ContextHandle {
+        let address = give(ContextHandle {
             verbs: public,
             wallclock_offset: wallclock_offset(&context),
             context,
@@ -140,7 +140,9 @@ pub(crate) unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut
             srqs: Table::new(),
             users: AtomicUsize::new(1),
             closed: AtomicBool::new(false),
-        }))
+        });
+        watch::created(address, || check::Object::Context);
+        Ok(address)
     })
 }
 
@@ -172,6 +174,7 @@ pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c
         if find::<ContextHandle>(context)?.closed.swap(true, Ordering::AcqRel) {
             return Err(EINVAL);
         }
+        watch::ended(context);
         disown(context);
         Ok(())
     })

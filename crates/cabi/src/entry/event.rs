@@ -13,6 +13,7 @@ use crate::handle::{
     ChannelHandle, ContextHandle, CqHandle, QpHandle, Slot, SrqHandle, disown, find, free, give,
     is_live,
 };
+use crate::watch;
 
 // Declared here and not taken from the libc crate: cancellation unwinds out of it.
 unsafe extern "C-unwind" {
@@ -26,10 +27,13 @@ pub(crate) unsafe extern "C" fn ibv_create_comp_channel(
         let handle = context_of(context)?;
         let channel = handle.context.create_comp_channel()?;
         handle.adopt();
-        Ok(give(ChannelHandle {
-            public: UnsafeCell::new(ibv_comp_channel { context, fd: channel.fd(), refcnt: 0 }),
+        let fd = channel.fd();
+        let address = give(ChannelHandle {
+            public: UnsafeCell::new(ibv_comp_channel { context, fd, refcnt: 0 }),
             channel: Slot::new(channel),
-        }))
+        });
+        watch::created(address, || check::Object::Channel(fd));
+        Ok(address)
     })
 }
 
@@ -58,6 +62,7 @@ fn take_cq_event(
         // SAFETY: the channel is live.
         let context = context_of(unsafe { (*handle.public.get()).context }).ok()?;
         let queue = context.cqs.get::<ibv_cq>(&id)?;
+        watch::event_taken(queue);
         // SAFETY: a queue with an unacknowledged event is not freed; the pointers are null or
         // writable by the call's contract.
         unsafe {
@@ -78,7 +83,16 @@ pub(crate) unsafe extern "C-unwind" fn ibv_get_cq_event(
     cq: *mut *mut ibv_cq,
     cq_context: *mut *mut c_void,
 ) -> c_int {
-    if guarded("ibv_get_cq_event", || is_live::<ChannelHandle>(channel)) != Some(true) {
+    let live = guarded("ibv_get_cq_event", || {
+        watch::enter("ibv_get_cq_event");
+        let known = find::<ChannelHandle>(channel).is_ok();
+        if known {
+            // SAFETY: it is live; the field never changes.
+            watch::waits(channel, unsafe { (*channel).fd });
+        }
+        known
+    });
+    if live != Some(true) {
         set_errno(libc::EINVAL);
         return -1;
     }
@@ -97,7 +111,10 @@ pub(crate) unsafe extern "C-unwind" fn ibv_get_cq_event(
 
 pub(crate) unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, count: u32) {
     guarded("ibv_ack_cq_events", || {
+        watch::enter("ibv_ack_cq_events");
         if let Ok(handle) = find::<CqHandle>(cq) {
+            // Before it is done: whoever waits for it may destroy the queue at once.
+            watch::acknowledged(cq, count);
             handle.cq.get().ack_events(count);
         }
     });
@@ -144,6 +161,7 @@ fn take_async_event(context: *mut ibv_context, out: *mut ibv_async_event) -> boo
             handle.context.ack_async_event(&event);
             return None;
         };
+        watch::async_event_taken(&value);
         // SAFETY: checked not to be null; writable by the call's contract.
         unsafe { out.write(value) };
         Some(())
@@ -214,6 +232,7 @@ pub(crate) unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event)
         }
         // SAFETY: not null, readable by the call's contract.
         let event = unsafe { event.read() };
+        watch::async_event_acknowledged(&event);
         if let Some((context, event)) = acknowledged(&event)? {
             context_of(context)?.context.ack_async_event(&event);
         }

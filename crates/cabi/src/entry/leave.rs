@@ -6,6 +6,7 @@ use core::ffi::c_int;
 /// Ends the process (`_exit(2)`), after what is owed to peers has left.
 #[unsafe(no_mangle)]
 extern "C" fn _exit(status: c_int) -> ! {
+    let status = crate::errno::guarded("_exit", || crate::watch::leaving(status)).unwrap_or(status);
     crocevia::leave_now();
     loop {
         // SAFETY: ends the process with all its threads; takes a number.

@@ -12,6 +12,7 @@ use crate::errno::{EINVAL, code, object};
 use crate::handle::{
     MrHandle, MwHandle, PdHandle, QpHandle, Slot, disown, find, free, give, is_live,
 };
+use crate::watch;
 
 pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: c_int) -> *mut ibv_mw {
     object("ibv_alloc_mw", || {
@@ -25,7 +26,8 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: c_int) -> *mut i
         let context = unsafe { (*domain.public.get()).context };
         let mw = domain.pd()?.alloc_mw(window_type)?;
         context_of(context)?.adopt();
-        Ok(give(MwHandle {
+        let number = mw.id().0;
+        let address = give(MwHandle {
             public: UnsafeCell::new(ibv_mw {
                 context,
                 pd,
@@ -34,7 +36,9 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: c_int) -> *mut i
                 kind,
             }),
             mw: Slot::new(mw),
-        }))
+        });
+        watch::created(address, || check::Object::Mw(number));
+        Ok(address)
     })
 }
 
@@ -73,6 +77,7 @@ pub(crate) unsafe extern "C" fn bind_mw(
         }
         let flags = convert::send_flags(bind.send_flags)?;
         let rkey = pair.qp.get().bind_mw(bind.wr_id, flags, window.mw.get(), binding)?;
+        watch::bound(qp, bind.wr_id, bind.send_flags & SEND_SIGNALED != 0);
         // SAFETY: the window is live; binding it is the program's one call about it now.
         unsafe { (*window.public.get()).rkey = rkey.get() };
         Ok(())

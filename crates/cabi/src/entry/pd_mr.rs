@@ -12,7 +12,7 @@ use crate::errno::{Done, EINVAL, Fail, code, object};
 use crate::handle::{
     ContextHandle, MrHandle, PdHandle, PdKind, Slot, TdHandle, disown, find, free, give, is_live,
 };
-use crate::mapped;
+use crate::{mapped, watch};
 
 /// The context of an object, from its public pointer to it.
 pub(crate) fn context_of<'a>(context: *mut ibv_context) -> Done<&'a ContextHandle> {
@@ -29,11 +29,13 @@ pub(crate) unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut 
 }
 
 fn new_pd(context: *mut ibv_context, number: u32, pd: PdKind) -> *mut ibv_pd {
-    give(PdHandle {
+    let address = give(PdHandle {
         public: UnsafeCell::new(ibv_pd { context, handle: number }),
         pd,
         children: AtomicUsize::new(0),
-    })
+    });
+    watch::created(address, || check::Object::Pd(number));
+    address
 }
 
 pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
@@ -72,7 +74,9 @@ pub(crate) unsafe extern "C" fn alloc_td(
             return Err(EINVAL);
         }
         handle.adopt();
-        Ok(give(TdHandle { public: UnsafeCell::new(ibv_td { context }) }))
+        let address = give(TdHandle { public: UnsafeCell::new(ibv_td { context }) });
+        watch::created(address, || check::Object::Td);
+        Ok(address)
     })
 }
 
@@ -125,19 +129,20 @@ fn new_mr(
     // SAFETY: the handle is live.
     let context = unsafe { (*handle.public.get()).context };
     context_of(context)?.adopt();
-    Ok(give(MrHandle {
-        public: UnsafeCell::new(ibv_mr {
-            context,
-            pd,
-            addr,
-            length,
-            handle: mr.id().0,
-            lkey: mr.lkey().get(),
-            rkey: mr.rkey().get(),
-        }),
-        mr: Slot::new(mr),
-        mapping,
-    }))
+    let public = ibv_mr {
+        context,
+        pd,
+        addr,
+        length,
+        handle: mr.id().0,
+        lkey: mr.lkey().get(),
+        rkey: mr.rkey().get(),
+    };
+    let (iova, writable) = (mr.iova(), mr.access().contains(Access::LOCAL_WRITE));
+    let known = watch::mr(&public, iova, writable);
+    let address = give(MrHandle { public: UnsafeCell::new(public), mr: Slot::new(mr), mapping });
+    watch::created(address, || check::Object::Mr(known));
+    Ok(address)
 }
 
 fn register(
@@ -270,6 +275,7 @@ pub(crate) unsafe extern "C" fn ibv_rereg_mr(
             }
         };
         result = rereg::ERR_CMD;
+        watch::region_ending(mr);
         // SAFETY: a program that changes a region uses it in no other call meanwhile; the public
         // part is written under the same promise.
         let (region_object, public) = unsafe { (handle.mr.get_mut(), &mut *handle.public.get()) };
@@ -283,6 +289,10 @@ pub(crate) unsafe extern "C" fn ibv_rereg_mr(
             public.addr = addr;
             public.length = length;
         }
+        watch::reregistered(mr, || {
+            let writable = region_object.access().contains(Access::LOCAL_WRITE);
+            watch::mr(public, region_object.iova(), writable)
+        });
         result = 0;
         Ok(())
     });
@@ -293,6 +303,7 @@ pub(crate) unsafe extern "C" fn ibv_rereg_mr(
 pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     code("ibv_dereg_mr", || {
         let handle = find::<MrHandle>(mr)?;
+        watch::region_ending(mr);
         // SAFETY: a program that deregisters a region uses it in no other call meanwhile.
         unsafe { handle.mr.end(Mr::destroy) }?;
         if let Some((base, length)) = handle.mapping {

@@ -12,6 +12,7 @@ use crate::errno::{Done, EINVAL, Fail, code, guarded, object};
 use crate::handle::{
     CqHandle, MwHandle, PdHandle, QpHandle, Slot, SrqHandle, disown, find, free, give, trust,
 };
+use crate::watch;
 
 pub(crate) unsafe extern "C" fn ibv_create_qp(
     pd: *mut ibv_pd,
@@ -117,12 +118,14 @@ fn create_qp(
         fill_qp_ex(&mut public);
     }
     let owner = context_of(context)?;
+    let known = watch::qp(&public.base, qp_type, &attr.cap, attr.sq_sig_all != 0);
     let address = give(QpHandle {
         public: UnsafeCell::new(public),
         qp: Slot::new(qp),
         qp_type,
         builder: send_ops.map(|_| UnsafeCell::new(Builder::default())),
     });
+    watch::created(address, || known);
     owner.qps.insert(qpn, address);
     owner.adopt();
     Ok(address)
@@ -132,6 +135,7 @@ pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     code("ibv_destroy_qp", || {
         let handle = find::<QpHandle>(qp)?;
         let qpn = handle.qp.get().qpn();
+        watch::ending(qp);
         // SAFETY: a program that destroys a queue pair uses it in no other call but those that
         // acknowledge its events, which do not look at the slot.
         unsafe { handle.qp.end(Qp::destroy) }?;
@@ -149,7 +153,7 @@ pub(crate) unsafe extern "C" fn ibv_modify_qp(
     attr: *mut ibv_qp_attr,
     mask: c_int,
 ) -> c_int {
-    code("ibv_modify_qp", || {
+    let errno = code("ibv_modify_qp", || {
         let handle = find::<QpHandle>(qp)?;
         if attr.is_null() {
             return Err(EINVAL);
@@ -162,7 +166,10 @@ pub(crate) unsafe extern "C" fn ibv_modify_qp(
             unsafe { (*handle.public.get()).base.state = attr.state as u32 };
         }
         Ok(())
-    })
+    });
+    // SAFETY: null or readable by the call's contract.
+    guarded("ibv_modify_qp", || unsafe { watch::moved(qp, attr, mask, errno) });
+    errno
 }
 
 /// Fills everything, whatever the mask asks for.

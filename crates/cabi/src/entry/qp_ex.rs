@@ -13,6 +13,7 @@ use crate::abi::*;
 use crate::convert;
 use crate::errno::{Fail, guarded, set_errno};
 use crate::handle::{MwHandle, QpHandle, is_live, trust};
+use crate::watch;
 
 /// The requests built so far.
 #[derive(Default)]
@@ -138,7 +139,10 @@ pub(crate) fn fill_qp_ex(public: &mut ibv_qp_ex) {
     public.wr_set_sge = Some(wr_set_sge);
     public.wr_set_sge_list = Some(wr_set_sge_list);
     public.wr_start = Some(wr_start);
-    public.wr_complete = Some(wr_complete);
+    public.wr_complete = Some(match watch::on() {
+        true => watch::watched_wr_complete,
+        false => wr_complete,
+    });
     public.wr_abort = Some(wr_abort);
     public.wr_atomic_write = Some(wr_atomic_write);
     public.wr_flush = Some(wr_flush);
@@ -219,7 +223,36 @@ unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
     }
 }
 
-unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
+/// A request that has been built and not yet posted.
+pub(crate) struct Building<'a> {
+    pub request: SendRequest<'a>,
+}
+
+/// Runs `f` on what has been built so far.
+///
+/// # Safety
+/// As for [`with`].
+pub(crate) unsafe fn building<R: Default>(
+    qp: *mut ibv_qp_ex,
+    f: impl FnOnce(&mut dyn Iterator<Item = Building<'_>>) -> R,
+) -> R {
+    // SAFETY: by contract.
+    let Some(builder) = (unsafe { &handle(qp).builder }) else { return R::default() };
+    // SAFETY: the mutex taken by `wr_start` makes the builder this thread's.
+    let builder = unsafe { &*builder.get() };
+    f(&mut builder.requests.iter().map(|built| Building { request: builder.request(built) }))
+}
+
+/// Send requests that still fit.
+///
+/// # Safety
+/// `qp` is a live queue pair.
+pub(crate) unsafe fn room(qp: *mut ibv_qp_ex) -> usize {
+    // SAFETY: by contract.
+    unsafe { handle(qp) }.qp.get().send_batch(|batch| batch.room())
+}
+
+pub(crate) unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     // SAFETY: after `wr_start`, by the call's contract.
     unsafe {
         let mut outcome = Err(PostError::Operation);

@@ -10,6 +10,7 @@ use crate::convert::{self, Scratch};
 use crate::entry::{context_of, refused};
 use crate::errno::{Done, EINVAL, Fail, code, guarded, object};
 use crate::handle::{PdHandle, Slot, SrqHandle, disown, find, free, give, trust};
+use crate::watch;
 
 pub(crate) unsafe extern "C" fn ibv_create_srq(
     pd: *mut ibv_pd,
@@ -79,6 +80,8 @@ fn create_srq(
         }),
         srq: Slot::new(srq),
     });
+    // SAFETY: made just now; nobody else has it.
+    watch::created(address, || watch::srq(unsafe { &*address }, attr));
     owner.srqs.insert(id, address);
     owner.adopt();
     Ok(address)
@@ -98,7 +101,11 @@ pub(crate) unsafe extern "C" fn ibv_modify_srq(
         let attr = unsafe { attr.read() };
         let max_wr = (mask as u32 & srq_mask::MAX_WR != 0).then_some(attr.max_wr);
         let limit = (mask as u32 & srq_mask::LIMIT != 0).then_some(attr.srq_limit);
-        Ok(handle.srq.get().modify(max_wr, limit)?)
+        handle.srq.get().modify(max_wr, limit)?;
+        if let Some(depth) = max_wr {
+            watch::resized(srq, depth);
+        }
+        Ok(())
     })
 }
 
@@ -138,6 +145,7 @@ pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
     code("ibv_destroy_srq", || {
         let handle = find::<SrqHandle>(srq)?;
         let id = handle.srq.get().id();
+        watch::ending(srq);
         // SAFETY: a program that destroys a queue uses it in no other call but those that
         // acknowledge its events, which do not look at the slot.
         unsafe { handle.srq.end(Srq::destroy) }?;
