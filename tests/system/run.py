@@ -16,6 +16,7 @@ import traceback
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import capture  # noqa: E402
+import check  # noqa: E402
 import demo  # noqa: E402
 import harness  # noqa: E402
 import pcap  # noqa: E402
@@ -24,7 +25,7 @@ import pingpong  # noqa: E402
 import rxe  # noqa: E402
 import sharing  # noqa: E402
 
-SUITES = {"pingpong": pingpong, "perftest": perftest, "sharing": sharing, "capture": capture, "pcap": pcap, "rxe": rxe, "demo": demo}
+SUITES = {"pingpong": pingpong, "perftest": perftest, "sharing": sharing, "capture": capture, "pcap": pcap, "check": check, "rxe": rxe, "demo": demo}
 
 
 class Tally:

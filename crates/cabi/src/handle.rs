@@ -31,7 +31,8 @@ pub(crate) unsafe trait Handle: Sized {
     const KIND: Kind;
     /// Where the public part lies.
     const OFFSET: usize = 0;
-    /// Whether it holds more than a slot does: it is dropped at its end, even if its memory is kept.
+    /// Whether it holds more than a slot does: then it is dropped at its end, even if its memory is
+    /// kept.
     const HOLDS: bool = false;
 }
 

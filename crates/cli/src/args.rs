@@ -36,6 +36,7 @@ Environment:
   CROCEVIA_ADDR     address or interface that the device is to have (--addr)
   CROCEVIA_FAULTS   faults to inject, as for --faults
   CROCEVIA_PCAP     file to capture to, as for --pcap; also of perf and demo
+  CROCEVIA_CHECK    what to do about misuse of verbs, as for --check
   NO_COLOR          no colours
 
 Exit status: 0 success, 1 failure, 2 wrong usage.";
@@ -69,9 +70,10 @@ Examples:
   crocevia run --addr 127.0.0.3 -- ib_write_bw 127.0.0.2
   crocevia run --faults loss=1%,reorder=2%,seed=42 -- ib_send_lat 192.0.2.7
   crocevia run --pcap trace.pcapng -- ib_write_bw 192.0.2.7; tshark -r trace.pcapng
+  crocevia run --check -- ./my-program
 
-Exit status: that of CMD; 127 if CMD was not found, 126 if it could not be executed, 1 if the
-library is missing or the address does not exist, 2 for wrong usage.";
+Exit status: that of CMD; 99 for --check=fail; 127 if CMD was not found, 126 if it could not be
+executed, 1 if the library is missing or the address does not exist, 2 for wrong usage.";
 
 /// Run an RDMA program on the crocevia device
 ///
@@ -94,11 +96,31 @@ pub(crate) struct RunArgs {
     /// CROCEVIA_PCAP_SNAPLEN=N keeps N bytes of each packet
     #[arg(long, value_name = "FILE")]
     pub(crate) pcap: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) check: CheckArgs,
 
     /// The program and its arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    #[arg(required = true, value_name = "CMD")]
+    #[arg(required_unless_present = "check", value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// What is asked of the checker.
+#[derive(Args, Debug)]
+pub(crate) struct CheckArgs {
+    /// Report misuse of verbs as it happens. MODE: report; fail: exit status 99 if there was any;
+    /// abort at the first; strict: doubtful habits too; joined by commas. `list` tells the rules
+    #[arg(long, value_name = "MODE", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "report")]
+    pub(crate) check: Option<String>,
+
+    /// Append what is found to FILE instead of standard error
+    #[arg(long, value_name = "FILE")]
+    pub(crate) check_file: Option<PathBuf>,
+
+    /// Append it to FILE as lines of JSON too
+    #[arg(long, value_name = "FILE")]
+    pub(crate) check_json: Option<PathBuf>,
 }
 
 const DEMO_EXAMPLES: &str = "\

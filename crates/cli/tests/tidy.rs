@@ -20,7 +20,7 @@ const LONG_FUNCTIONS: &[(&str, &str)] = &[];
 const UNSAFE_CRATES: &[&str] = &["live", "cabi"];
 
 /// Crates below `live`: no clock, no socket, no thread, no randomness but from a seed.
-const PURE_CRATES: &[&str] = &["wire", "engine", "switch", "audit"];
+const PURE_CRATES: &[&str] = &["wire", "engine", "switch", "audit", "check"];
 
 /// What a pure crate's source does not name.
 const IMPURE: &[&[&str]] = &[
@@ -50,8 +50,9 @@ const EDGES: &[(&str, &[&str])] = &[
     ("sim", &["wire", "engine", "switch", "audit"]),
     ("live", &["wire", "engine", "switch"]),
     ("verbs", &["wire", "engine", "live"]),
-    ("cabi", &["verbs"]),
-    ("cli", &["wire", "engine", "switch", "audit", "sim", "live", "verbs"]),
+    ("check", &[]),
+    ("cabi", &["verbs", "check"]),
+    ("cli", &["wire", "engine", "switch", "audit", "sim", "live", "verbs", "check"]),
 ];
 
 fn root() -> PathBuf {

@@ -1,17 +1,13 @@
-//! What `CROCEVIA_CHECK` and its kin say: `report` (or `on`), `fail`, `abort`, `strict`, joined by
-//! commas; where findings go besides standard error.
+//! What `CROCEVIA_CHECK` and its kin say, read once.
 
 use std::ffi::OsString;
 use std::sync::OnceLock;
 
-/// What is to be done with findings.
+use check::Mode;
+
+/// What is to be done with findings, and where they go.
 pub(super) struct Config {
-    /// End the process by SIGABRT at the first one.
-    pub(super) abort: bool,
-    /// End with [`super::report::FAILED`] if there were any.
-    pub(super) fail: bool,
-    /// Look at the strict rules too.
-    pub(super) strict: bool,
+    pub(super) mode: Mode,
     /// Text goes to this file instead of standard error.
     pub(super) file: Option<OsString>,
     /// JSON goes to this file as well.
@@ -29,19 +25,12 @@ pub(super) fn get() -> Option<&'static Config> {
 fn read() -> Option<Config> {
     let words = std::env::var_os("CROCEVIA_CHECK")?;
     let path = |name| std::env::var_os(name).filter(|value: &OsString| !value.is_empty());
-    let (file, json) = (path("CROCEVIA_CHECK_FILE"), path("CROCEVIA_CHECK_JSON"));
-    let mut config = Config { abort: false, fail: false, strict: false, file, json };
-    for word in words.to_string_lossy().split(',').map(str::trim) {
-        match word {
-            "" | "off" | "0" => return None,
-            "report" | "on" | "1" => {}
-            "abort" => config.abort = true,
-            "fail" => config.fail = true,
-            "strict" => config.strict = true,
-            other => super::report::complain(&format!(
-                "CROCEVIA_CHECK={other}: expected report, fail, abort or strict; taken as report"
-            )),
-        }
-    }
-    Some(config)
+    let mode = Mode::parse(&words.to_string_lossy()).unwrap_or_else(|word| {
+        let known = Mode::WORDS;
+        super::report::complain(&format!(
+            "CROCEVIA_CHECK={word}: expected off or some of {known}; taken as report"
+        ));
+        Some(Mode::default())
+    })?;
+    Some(Config { mode, file: path("CROCEVIA_CHECK_FILE"), json: path("CROCEVIA_CHECK_JSON") })
 }

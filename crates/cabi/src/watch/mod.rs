@@ -56,7 +56,7 @@ fn session() -> Option<&'static Session> {
     let old = SESSION.load(Ordering::Acquire);
     let fresh = Box::into_raw(Box::new(Session {
         pid: std::process::id(),
-        checker: Mutex::new(Checker::new(config.strict)),
+        checker: Mutex::new(Checker::new(config.mode.strict)),
         quarantine: Mutex::default(),
     }));
     match SESSION.compare_exchange(old, fresh, Ordering::AcqRel, Ordering::Acquire) {

@@ -7,14 +7,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Once;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use check::{Call, Checker, Site};
+use check::{Call, Checker, Mode, Site};
 
 use super::config::{self, Config};
 use super::{existing, site};
 use crate::handle::lock;
-
-/// Exit status where findings are to make a program fail.
-pub(super) const FAILED: i32 = 99;
 
 /// What the program gave to `exit`; −1 before that.
 static STATUS: AtomicI32 = AtomicI32::new(-1);
@@ -55,7 +52,7 @@ pub(super) fn say(checker: &mut Checker) {
     for finding in checker.findings() {
         let json = finding.json(std::process::id(), &site::locate) + "\n";
         write(config, &finding.text(&site::locate), &json);
-        if config.abort {
+        if config.mode.abort {
             std::process::abort();
         }
     }
@@ -128,7 +125,7 @@ fn finish(status: i32, clean: bool) -> Option<i32> {
     let found = checker.counts().next().is_some();
     drop(checker);
     drop(lock(&session.quarantine));
-    (config.fail && found && status == 0).then_some(FAILED)
+    (config.mode.fail && found && status == 0).then_some(Mode::FAILED)
 }
 
 fn summary(checker: &Checker, left: usize, pid: u32, listed: bool) -> (String, String) {

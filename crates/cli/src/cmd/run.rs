@@ -1,6 +1,7 @@
 //! `crocevia run`: finds the library, makes a directory of links under the names that programs
 //! load, sets the loader's environment and becomes the program. The directory is `links`' matter.
 
+mod check;
 mod links;
 
 use std::ffi::{OsStr, OsString};
@@ -23,8 +24,14 @@ const EXIT_NOT_EXECUTABLE: u8 = 126;
 
 /// Becomes the program; returns only if that fails.
 pub(crate) fn run(args: &RunArgs) -> Result<()> {
+    if let Some(rules) = check::list(&args.check) {
+        return render::text(&rules);
+    }
     check_faults(args.faults.as_deref())?;
-    let program = find_program(&args.command[0])?;
+    let Some(name) = args.command.first() else {
+        return Err(Failure::usage("there is no program: give a command after --"));
+    };
+    let program = find_program(name)?;
     let library = find_library()?;
     // An address that does not exist is told here, not by each program in its own way.
     super::devices(args.addr.as_deref())?;
@@ -32,7 +39,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
     let pcap = prepare_capture(args.pcap.as_deref())?;
     warn_setuid(&program);
 
-    let mut command = Command::new(&args.command[0]);
+    let mut command = Command::new(name);
     command.args(&args.command[1..]);
     command.env("LD_LIBRARY_PATH", prepend("LD_LIBRARY_PATH", links.as_os_str()));
     command.env("LD_PRELOAD", prepend("LD_PRELOAD", links.join(links::IBVERBS).as_os_str()));
@@ -45,6 +52,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
     if let Some(pcap) = pcap {
         command.env("CROCEVIA_PCAP", pcap);
     }
+    check::ask(&args.check, &mut command)?;
     Err(exec_failure(&program, &command.exec()))
 }
 
