@@ -64,7 +64,7 @@ FAULTS = "loss=5%,reorder=3%,dup=3%,corrupt=1%,seed=42"
 
 def checked(env, end, program, file, faults=None, mode="report"):
     argv = env.under(end, program, faults)
-    at = argv.index("--")
+    at = argv.index("run") + 1
     return [*argv[:at], f"--check={mode}", "--check-json", file, *argv[at:]]
 
 
