@@ -148,6 +148,8 @@ crate::counter_table! {
             rx_flow_answers,
             /// Flows of unreliable services that went on without answers.
             flow_given_up,
+            /// Accesses to registered memory that had gone or did not allow them.
+            memory_faults,
             /// CNPs sent.
             np_cnp_sent,
             /// Packets received with the CE mark.

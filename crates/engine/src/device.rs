@@ -87,6 +87,8 @@ pub struct Device<M> {
     pub(crate) departed_spoke: bool,
     /// Queue pairs whose train the driver has: they settle at the next call.
     pub(crate) unsettled: Vec<u32>,
+    /// Whose the last train was.
+    pub(crate) spoke: Option<u32>,
     pub(crate) paused: [Option<Instant>; 8],
     woken: Vec<u32>,
 }
@@ -126,6 +128,7 @@ impl<M: HostMemory> Device<M> {
             departed: Departed::default(),
             departed_spoke: false,
             unsettled: Vec::new(),
+            spoke: None,
             paused: [None; 8],
             woken: Vec::new(),
         }

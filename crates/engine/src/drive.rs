@@ -61,6 +61,7 @@ impl<M: HostMemory> Device<M> {
         train: &mut Train,
     ) -> bool {
         train.clear();
+        self.spoke = None;
         self.follow_up(now);
         self.settle(now);
         if self.link() == LinkState::Down {
@@ -109,6 +110,7 @@ impl<M: HostMemory> Device<M> {
             let ready = self.sched.ready_len();
             self.follow_up(now);
             if sent {
+                self.spoke = Some(index);
                 return true;
             }
             // Who has been called instead has a turn too.

@@ -35,7 +35,7 @@ pub use capture::prepare as prepare_capture;
 pub use counters::LinkCounters;
 pub use eventfd::EventFd;
 pub use info::{DeviceInfo, devices};
-pub use mem::{ProcessMemory, Region};
+pub use mem::{ProcessMemory, Region, SignalKind, sigaction, signal, signals_changed};
 pub use netdev::{NetDev, netdevs};
 pub use nic::{EventSink, Nic, flush_all, leave_now};
 pub use options::Options;

@@ -5,7 +5,7 @@ use wire::{NakCode, Syndrome};
 
 use crate::counters::Counters;
 use crate::qp::facts::{Facts, Shared};
-use crate::qp::responder::Fault;
+use crate::qp::refusal::Fault;
 use crate::work::SendOp;
 
 crate::counter_table! {

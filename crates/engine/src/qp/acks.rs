@@ -408,7 +408,7 @@ pub(crate) fn scatter<M: HostMemory>(
             .regions
             .local(sge.lkey, q.pd, at, now.len() as u64, true)
             .map_err(|_| ScatterFault::Protection)?;
-        sh.memory.write(host, now).map_err(|_| ScatterFault::Protection)?;
+        sh.write(host, now).map_err(|_| ScatterFault::Protection)?;
         (skip, rest) = (0, later);
     }
     if rest.is_empty() { Ok(()) } else { Err(ScatterFault::Length) }

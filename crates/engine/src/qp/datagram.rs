@@ -7,6 +7,7 @@ use crate::counters::pair::{count, count_traffic};
 use crate::memory::{HostMemory, Payload};
 use crate::qp::acks::scatter;
 use crate::qp::facts::{Facts, Shared};
+use crate::qp::refusal::Broken;
 use crate::qp::responder::Responder;
 use crate::srq::RecvQueue;
 use crate::work::{Completion, NetworkHeader, WcData, WcOpcode, WcStatus};
@@ -24,7 +25,8 @@ fn ip_payload(packet: &Packet<Payload<'_>>) -> u16 {
     (udp + headers + packet.payload.len().next_multiple_of(4) + 4) as u16
 }
 
-/// Takes a datagram into a receive request, or counts why not.
+/// Takes a datagram into a receive request, or counts why not. A receive request whose memory
+/// cannot be used ends the queue pair's service.
 pub(crate) fn receive<M: HostMemory>(
     responder: &mut Responder,
     q: &Facts,
@@ -32,31 +34,36 @@ pub(crate) fn receive<M: HostMemory>(
     sh: &mut Shared<M>,
     now: Instant,
     packet: &Packet<Payload<'_>>,
-) {
-    let Some(deth) = packet.ext.deth else { return count!(sh, q.index, rx_wrong_opcode) };
+) -> Result<(), Broken> {
+    let Some(deth) = packet.ext.deth else {
+        count!(sh, q.index, rx_wrong_opcode);
+        return Ok(());
+    };
     if deth.qkey != q.qkey {
-        return count!(sh, q.index, rx_wrong_qkey);
+        count!(sh, q.index, rx_wrong_qkey);
+        return Ok(());
     }
     if responder.take_receive(q, recv, sh).is_err() {
-        return count!(sh, q.index, out_of_buffer);
+        count!(sh, q.index, out_of_buffer);
+        return Ok(());
     }
     let length = packet.payload.len();
     if (GRH_AREA + length) as u64 > responder.taken.room() {
         // The request stays for the next one.
-        return count!(sh, q.index, rx_datagram_too_long);
+        count!(sh, q.index, rx_datagram_too_long);
+        return Ok(());
     }
     let grh = wire::packet::grh_area(&packet.path, ip_payload(packet));
     let sges = &responder.taken.sges;
     let placed = scatter(q, sh, sges, 0, Payload::Bytes(&grh))
         .and_then(|()| scatter(q, sh, sges, GRH_AREA as u64, packet.payload));
-    responder.holds_receive = false;
-    let wr_id = responder.taken.wr_id;
     if placed.is_err() {
         count!(sh, q.index, resp_local_protection_error);
-        count!(sh, q.index, resp_cqe_error);
-        sh.fail(q.recv_cq, now, q.qpn, wr_id, WcStatus::LocProtErr);
-        return;
+        responder.fail_receive(q, sh, now, WcStatus::LocProtErr);
+        return Err(Broken { event: None });
     }
+    responder.holds_receive = false;
+    let wr_id = responder.taken.wr_id;
     sh.counters.rx_accepted += 1;
     count_traffic!(sh, q.index, rx_send_requests);
     sh.counters.rx_bytes += length as u64;
@@ -75,6 +82,7 @@ pub(crate) fn receive<M: HostMemory>(
         ..Completion::default()
     };
     sh.complete(q.recv_cq, now, entry);
+    Ok(())
 }
 
 fn network_header(path: &Path) -> NetworkHeader {

@@ -12,7 +12,7 @@ use crate::cq::{Cq, CqId, Pushed};
 use crate::device::GidEntry;
 use crate::event::{AsyncEvent, Event};
 use crate::limits;
-use crate::memory::PdId;
+use crate::memory::{AtomicOp, HostMemory, MemoryFault, Payload, PdId};
 use crate::qp::flow::Note;
 use crate::regions::Regions;
 use crate::slots::Slots;
@@ -118,6 +118,22 @@ pub(crate) struct Shared<M> {
 pub(crate) struct CqSlot {
     pub(crate) cq: std::sync::Arc<Cq>,
     pub(crate) users: u32,
+}
+
+impl<M: HostMemory> Shared<M> {
+    /// Places bytes that a region has been found to allow.
+    pub(crate) fn write(&mut self, host: u64, data: Payload<'_>) -> Result<(), MemoryFault> {
+        let result = self.memory.write(host, data);
+        self.counters.memory_faults += u64::from(result.is_err());
+        result
+    }
+
+    /// Executes an atomic that a region has been found to allow.
+    pub(crate) fn atomic(&mut self, host: u64, op: AtomicOp) -> Result<u64, MemoryFault> {
+        let result = self.memory.atomic(host, op);
+        self.counters.memory_faults += u64::from(result.is_err());
+        result
+    }
 }
 
 impl<M> Shared<M> {

@@ -10,11 +10,13 @@ pub(crate) mod flow;
 pub(crate) mod inflight;
 pub(crate) mod modify;
 pub(crate) mod probe;
+pub(crate) mod refusal;
 pub(crate) mod replies;
 pub(crate) mod requester;
 pub(crate) mod responder;
 pub(crate) mod send_queue;
 pub(crate) mod state;
+pub(crate) mod unreadable;
 
 use wire::{Encapsulation, Instant, Operation, Packet, Path};
 
@@ -26,6 +28,7 @@ use crate::limits;
 use crate::memory::{HostMemory, Payload};
 use crate::qp::build::Builder;
 use crate::qp::facts::{Facts, Shared};
+use crate::qp::refusal::Broken;
 use crate::qp::requester::{Fatal, Requester};
 use crate::qp::responder::Responder;
 use crate::srq::RecvQueue;
@@ -95,8 +98,8 @@ impl QueuePair {
         let kind = self.facts.kind;
         if matches!(kind, QpType::Ud | QpType::Gsi) {
             let (responder, recv) = (&mut self.responder, &mut self.recv);
-            datagram::receive(responder, &self.facts, recv, sh, now, packet);
-            return;
+            let outcome = datagram::receive(responder, &self.facts, recv, sh, now, packet);
+            return self.break_off(sh, now, outcome);
         }
         let silent = match self.facts.state {
             QpState::Rtr => true,
@@ -109,15 +112,11 @@ impl QueuePair {
         }
         let (q, recv) = (&self.facts, &mut self.recv);
         if kind == QpType::Uc {
-            self.responder.unreliable(q, recv, sh, now, operation, packet);
+            let outcome = self.responder.unreliable(q, recv, sh, now, operation, packet);
+            self.break_off(sh, now, outcome);
         } else if operation.is_request() {
             let outcome = self.responder.request(q, recv, sh, now, operation, packet);
-            if let Err(broken) = outcome {
-                self.fail(sh, now, None);
-                if let Some(event) = broken.event {
-                    sh.raise(event);
-                }
-            }
+            self.break_off(sh, now, outcome);
         } else {
             if !requester::sends(q.state) {
                 count!(sh, self.facts.index, rx_stale_ack);
@@ -125,6 +124,20 @@ impl QueuePair {
             }
             let outcome = self.requester.response(q, sh, now, operation, packet);
             self.settle_outcome(sh, now, outcome);
+        }
+    }
+
+    /// Deals with a request of the peer's that ends the queue pair's service.
+    fn break_off<M: HostMemory>(
+        &mut self,
+        sh: &mut Shared<M>,
+        now: Instant,
+        outcome: Result<(), Broken>,
+    ) {
+        let Err(broken) = outcome else { return };
+        self.fail(sh, now, None);
+        if let Some(event) = broken.event {
+            sh.raise(event);
         }
     }
 

@@ -69,6 +69,9 @@ pub(crate) struct Owed {
     ride: Ride,
     /// The queue pair has failed, but these answers were owed before the request that failed it.
     finishing: bool,
+    /// Behind the last response that has left; the same before the last train.
+    said: u64,
+    said_before: u64,
 }
 
 /// Whether acknowledgements of this queue pair tend to find company. Where they did of late, some
@@ -194,6 +197,7 @@ impl Owed {
         b: &mut Builder<'_>,
     ) -> Result<(), ()> {
         let Some(path) = q.path else { return Ok(()) };
+        self.said_before = self.said;
         while let Some(reply) = self.replies.front_mut() {
             let again = reply.again;
             let (operation, offset, length) = shape(reply, q.mtu);
@@ -231,11 +235,21 @@ impl Owed {
             b.push(&path, &Draft { bth: q.bth(operation, reply.next), ext, length, again });
             sh.counters.leaves(operation, length);
             reply.next += 1;
+            self.said = self.said.max(reply.next);
             if reply.next == reply.end {
                 self.replies.pop_front();
             }
         }
         Ok(())
+    }
+
+    /// The responses from `seq` on, of the last train, have not left; no other answers are owed any
+    /// more. Whether that one was to leave for the first time, and of a queue pair that stands.
+    pub(crate) fn take_back(&mut self, seq: u64) -> bool {
+        self.replies.clear();
+        let first_time = seq >= self.said_before;
+        self.said = self.said.min(seq.max(self.said_before));
+        !std::mem::take(&mut self.finishing) && first_time
     }
 
     /// The region of the READ being answered has gone: a NAK takes its place.

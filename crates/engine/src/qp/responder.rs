@@ -12,6 +12,7 @@ use crate::limits;
 use crate::memory::{AtomicOp, HostMemory, Payload};
 use crate::qp::acks::{ScatterFault, scatter};
 use crate::qp::facts::{Facts, Shared};
+use crate::qp::refusal::{Broken, Fault};
 use crate::qp::replies::{Owed, Reply};
 use crate::srq::{RecvQueue, Taken};
 use crate::work::{Access, Completion, WcData, WcOpcode, WcStatus};
@@ -60,30 +61,6 @@ struct Replay {
     end: u64,
     /// An atomic's result.
     value: Option<u64>,
-}
-
-/// A request that cannot be executed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Fault {
-    /// No receive request.
-    NotReady,
-    /// Invalid request.
-    Invalid,
-    /// Key, range or right.
-    Access,
-    /// Longer than the receive request.
-    TooLong,
-    /// The receive request's memory cannot be used.
-    Receive,
-    /// The host's memory failed.
-    Operational,
-}
-
-/// What the device has to do about a request's failure.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Broken {
-    /// Event to raise after the NAK.
-    pub(crate) event: Option<AsyncEvent>,
 }
 
 impl Responder {
@@ -160,16 +137,27 @@ impl Responder {
         if let Some(status) = status
             && self.holds_receive
         {
-            self.holds_receive = false;
-            count!(sh, q.index, resp_cqe_error);
-            sh.fail(q.recv_cq, now, q.qpn, self.taken.wr_id, status);
+            self.fail_receive(q, sh, now, status);
             return Broken { event: None };
         }
         let event = match fault {
-            Fault::Access => AsyncEvent::QpAccessErr(q.qpn),
+            Fault::Access | Fault::Operational => AsyncEvent::QpAccessErr(q.qpn),
             _ => AsyncEvent::QpReqErr(q.qpn),
         };
         Broken { event: Some(event) }
+    }
+
+    /// Completes the receive request that is held in error.
+    pub(crate) fn fail_receive<M>(
+        &mut self,
+        q: &Facts,
+        sh: &mut Shared<M>,
+        now: Instant,
+        status: WcStatus,
+    ) {
+        self.holds_receive = false;
+        count!(sh, q.index, resp_cqe_error);
+        sh.fail(q.recv_cq, now, q.qpn, self.taken.wr_id, status);
     }
 
     /// Executes the expected request; the number of sequences that it took.
@@ -263,7 +251,7 @@ impl Responder {
             Operation::FetchAdd => AtomicOp::FetchAdd { add: eth.swap_add },
             _ => AtomicOp::CompareSwap { compare: eth.compare, swap: eth.swap_add },
         };
-        let value = sh.memory.atomic(host, op).map_err(|_| Fault::Operational)?;
+        let value = sh.atomic(host, op).map_err(|_| Fault::Operational)?;
         self.msn = self.msn.next();
         count_traffic!(sh, q.index, rx_atomic_requests);
         self.owed.reply(Reply::atomic(self.expected, value, self.msn));
@@ -372,7 +360,7 @@ impl Responder {
                 .regions
                 .remote(rkey, (q.pd, q.qpn), at, len, Access::REMOTE_WRITE)
                 .map_err(|_| Fault::Access)?;
-            sh.memory.write(host, packet.payload).map_err(|_| Fault::Operational)?;
+            sh.write(host, packet.payload).map_err(|_| Fault::Operational)?;
         }
         sh.counters.rx_bytes += bytes;
         if !last {
@@ -479,7 +467,8 @@ impl Responder {
     }
 
     /// Takes a request of an unreliable connection: a gap drops the message in progress, whose
-    /// receive request serves the next; the next first or only packet resynchronises.
+    /// receive request serves the next; the next first or only packet resynchronises. A receive
+    /// request whose memory cannot be used ends the queue pair's service.
     pub(crate) fn unreliable<M: HostMemory>(
         &mut self,
         q: &Facts,
@@ -488,13 +477,14 @@ impl Responder {
         now: Instant,
         operation: Operation,
         packet: &Packet<Payload<'_>>,
-    ) {
+    ) -> Result<(), Broken> {
         debug_assert_eq!(q.kind, QpType::Uc);
         let seq = packet.bth.psn.expand(self.expected);
         let begins = matches!(operation.position(), Position::First | Position::Only);
         if seq < self.expected {
             // Late or repeated: executing it would deliver a message twice or out of order.
-            return count!(sh, q.index, duplicate_request);
+            count!(sh, q.index, duplicate_request);
+            return Ok(());
         }
         if seq != self.expected || (begins && self.message.is_some()) {
             count!(sh, q.index, out_of_sequence, u64::from(seq != self.expected));
@@ -504,15 +494,21 @@ impl Responder {
         if begins {
             self.resync = false;
         } else if self.resync {
-            return count!(sh, q.index, rx_after_cut);
+            count!(sh, q.index, rx_after_cut);
+            return Ok(());
         }
         match self.execute(q, recv, sh, now, operation, packet) {
             Ok(_) => sh.counters.rx_accepted += 1,
             Err(fault) => {
                 sh.count_fault(q, fault);
                 self.cut(q, sh);
+                if fault == Fault::Receive && self.holds_receive {
+                    self.fail_receive(q, sh, now, WcStatus::LocProtErr);
+                    return Err(Broken { event: None });
+                }
             }
         }
+        Ok(())
     }
 
     fn cut<M>(&mut self, q: &Facts, sh: &mut Shared<M>) {

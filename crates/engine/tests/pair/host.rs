@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use engine::{
     Access, AsyncEvent, Completion, Cq, CqId, Device, DeviceConfig, Event, Fragment, Priorities,
-    RegionAttr, RegionKeys, Train, TrainLimits,
+    RegionAttr, RegionKeys, Train, TrainLimits, TxPacket,
 };
 use wire::{Gid, Instant, Packet, Path};
 
@@ -62,7 +62,7 @@ impl Host {
                 return packets;
             }
             packets += self.train.packets.len();
-            self.materialize(&mut send);
+            self.materialize(now, &mut send);
         }
         panic!("poll_transmit does not end");
     }
@@ -71,27 +71,20 @@ impl Host {
     pub fn drain_one(&mut self, now: Instant, mut send: impl FnMut(Packet<Vec<u8>>)) -> bool {
         let more = self.device.poll_transmit(now, self.limits, self.allowed, &mut self.train);
         if more {
-            self.materialize(&mut send);
+            self.materialize(now, &mut send);
         }
         more
     }
 
-    fn materialize(&mut self, send: &mut impl FnMut(Packet<Vec<u8>>)) {
+    /// Copies a train out of memory, up to the first packet whose memory has gone.
+    fn materialize(&mut self, now: Instant, send: &mut impl FnMut(Packet<Vec<u8>>)) {
         inspect::train(&self.train, self.limits);
         let path: Path = self.train.path.expect("inspected");
-        let memory = self.device.memory();
-        for tx in &self.train.packets {
-            let mut payload = Vec::with_capacity(tx.length as usize);
-            for fragment in self.train.payload(tx) {
-                match *fragment {
-                    Fragment::Memory { addr, length } => {
-                        payload.extend_from_slice(memory.read_by_device(addr, length as usize));
-                    }
-                    Fragment::Inline { start, length } => payload.extend_from_slice(
-                        &self.train.inline[start as usize..(start + length) as usize],
-                    ),
-                }
-            }
+        for (at, tx) in self.train.packets.iter().enumerate() {
+            let Some(payload) = payload(&self.train, tx, self.device.memory()) else {
+                self.device.handle_unreadable(now, &self.train, at);
+                return;
+            };
             let packet = Packet { path, bth: tx.bth, ext: tx.ext, payload };
             inspect::packet(&packet, self.port_mtu);
             send(packet);
@@ -136,4 +129,20 @@ impl Host {
         self.device.memory().permit(addr..addr + length, access.contains(Access::LOCAL_WRITE));
         keys
     }
+}
+
+/// The bytes that a packet carries; `None` if their memory has gone.
+fn payload(train: &Train, tx: &TxPacket, memory: &TestMemory) -> Option<Vec<u8>> {
+    let mut payload = Vec::with_capacity(tx.length as usize);
+    for fragment in train.payload(tx) {
+        match *fragment {
+            Fragment::Memory { addr, length } => {
+                payload.extend_from_slice(memory.read_by_device(addr, length as usize)?);
+            }
+            Fragment::Inline { start, length } => {
+                payload.extend_from_slice(&train.inline[start as usize..(start + length) as usize])
+            }
+        }
+    }
+    Some(payload)
 }

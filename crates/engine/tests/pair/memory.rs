@@ -84,18 +84,22 @@ impl TestMemory {
         self.readable.push(range);
     }
 
-    /// The memory of this range goes away: the device's writes are refused.
+    /// The memory of this range goes away: what the device reads or writes there fails.
     pub fn vanish(&mut self, range: Range<u64>) {
         self.gone.push(range);
     }
 
-    /// What the device copies into a packet.
-    pub fn read_by_device(&self, addr: u64, length: usize) -> &[u8] {
+    /// What the device copies into a packet; `None` if it has gone away.
+    pub fn read_by_device(&self, addr: u64, length: usize) -> Option<&[u8]> {
         assert!(
             within(&self.readable, addr, length),
             "the device reads {length} bytes at {addr:#x}, outside what is registered"
         );
-        self.slice(addr, length)
+        (!self.is_gone(addr, length)).then(|| self.slice(addr, length))
+    }
+
+    fn is_gone(&self, addr: u64, length: usize) -> bool {
+        self.gone.iter().any(|gone| addr < gone.end && gone.start < addr + length as u64)
     }
 }
 
@@ -113,7 +117,7 @@ fn within(ranges: &[Range<u64>], addr: u64, length: usize) -> bool {
 impl HostMemory for TestMemory {
     fn write(&mut self, addr: u64, data: Payload<'_>) -> Result<(), MemoryFault> {
         let length = data.len();
-        if self.gone.iter().any(|gone| addr < gone.end && gone.start < addr + length as u64) {
+        if self.is_gone(addr, length) {
             return Err(MemoryFault);
         }
         assert!(
@@ -131,7 +135,7 @@ impl HostMemory for TestMemory {
     }
 
     fn atomic(&mut self, addr: u64, op: AtomicOp) -> Result<u64, MemoryFault> {
-        if self.gone.iter().any(|gone| addr < gone.end && gone.start < addr + 8) {
+        if self.is_gone(addr, 8) {
             return Err(MemoryFault);
         }
         assert!(addr.is_multiple_of(8), "an atomic at {addr:#x}");

@@ -273,9 +273,10 @@ fn a_receive_buffer_without_write_access_is_an_error_of_the_request() {
         o.access = engine::Access::empty();
     });
     b.recv(1, 100);
+    b.recv(2, 100);
     b.inject(b.packet(Operation::SendOnly, 0));
-    assert_eq!(b.receives(), ["1 LocProtErr"]);
-    assert_eq!(b.events(), Vec::<AsyncEvent>::new());
+    assert_eq!(b.receives(), ["1 LocProtErr", "2 WrFlushErr"]);
+    assert_eq!((b.state(), b.events()), (QpState::Err, Vec::<AsyncEvent>::new()));
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod counting;
 mod datagram;
 mod departed;
 mod flow;
+mod gone;
 mod hostile;
 mod known_faults;
 mod memory;

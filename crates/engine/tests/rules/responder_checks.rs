@@ -440,7 +440,7 @@ fn memory_that_has_gone_is_an_operational_error() {
     let mut b = Bench::rc();
     b.host.device.memory().vanish(REGION..REGION + 4096);
     let made = b.rdma(Operation::WriteOnly, 200, REGION, 8).data(8).ack();
-    let event = Some(AsyncEvent::QpReqErr(b.qp));
+    let event = Some(AsyncEvent::QpAccessErr(b.qp));
     refused(&mut b, made, "RemoteOperationalError", event, "a WRITE");
 }
 

@@ -6,7 +6,7 @@ use wire::{Instant, Packet, Span};
 
 use super::remark;
 use crate::counters::LinkCounters;
-use crate::mem::ProcessMemory;
+use crate::mem::{ProcessMemory, Watch};
 use crate::udp::UdpLink;
 
 /// When the kernel can take no more, it is asked again after this time at the latest: a socket says
@@ -51,6 +51,7 @@ impl State {
 
     /// One bounded step; whether anything was done. `everywhere`: look at every address.
     pub(super) fn step(&mut self, now: Instant, everywhere: bool, batches: usize) -> bool {
+        let _watch = Watch::begin(now);
         let Self { device, link, .. } = self;
         let captured = link.is_captured();
         let mut sink = |packet: &Packet<Payload<'_>>| {
@@ -77,6 +78,7 @@ impl State {
     /// Hands what there is to send to the kernel, at most `batches` full buffers of it; whether
     /// everything has gone.
     pub(super) fn transmit(&mut self, now: Instant, batches: usize) -> bool {
+        let _watch = Watch::begin(now);
         let Self { device, link, train, .. } = self;
         for _ in 0..batches {
             if !link.flush() {
@@ -86,7 +88,9 @@ impl State {
                 if !device.poll_transmit(now, link.train_limits(), Priorities::ALL, train) {
                     return link.flush();
                 }
-                link.push(train);
+                if let Some(at) = link.push(train) {
+                    device.handle_unreadable(now, train, at);
+                }
             }
         }
         link.flush();

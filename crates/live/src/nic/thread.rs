@@ -12,6 +12,7 @@ use std::time::Duration;
 use super::{STEP_BATCHES, Shared, parting};
 use crate::capture;
 use crate::clock::ns_until;
+use crate::mem::OwnThread;
 use crate::sys;
 
 /// Its own bell first, and that of the process's end until it has been heard.
@@ -41,6 +42,7 @@ pub(super) fn start(shared: &Arc<Shared>) -> io::Result<JoinHandle<()>> {
     sys::with_signals_blocked(|| {
         Builder::new().name("crocevia-nic".to_owned()).stack_size(STACK).spawn(move || {
             sys::precise_timers();
+            let _own = OwnThread::begin();
             run(&shared);
         })
     })

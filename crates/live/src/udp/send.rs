@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
 
-use engine::{Fragment, Train, TrainLimits, TxPacket, limits};
+use engine::{Fragment, MemoryFault, Train, TrainLimits, TxPacket, limits};
 use socket2::Socket;
 use wire::transport::{MAX_HEADERS, ROCE_PORT, emit_headers};
 use wire::{Gid, Path};
@@ -111,12 +111,13 @@ impl UdpLink {
         self.sender.blocked
     }
 
-    /// Copies a train into the buffer, to leave at the next [`flush`](Self::flush).
-    pub(crate) fn push(&mut self, train: &Train) {
-        let Some(path) = train.path else { return };
+    /// Copies a train into the buffer, to leave at the next [`flush`](Self::flush). The first packet
+    /// whose memory could not be read, if there is one: from there on nothing leaves.
+    pub(crate) fn push(&mut self, train: &Train) -> Option<usize> {
+        let path = train.path?;
         let Some((port, flow, icrc)) = self.route(&path) else {
             self.counters.tx_no_path += train.packets.len() as u64;
-            return;
+            return None;
         };
         let to = socket_address(groups::destination(&path), ROCE_PORT, self.ports[port].scope);
         let hop_limit = match path.hop_limit {
@@ -124,7 +125,8 @@ impl UdpLink {
             other => other,
         };
         let mut message: Option<Message> = None;
-        for packet in &train.packets {
+        let mut unreadable = None;
+        for (at, packet) in train.packets.iter().enumerate() {
             let (start, room) = (self.sender.used, self.sender.buffer.len() - self.sender.used);
             let wire_len = packet.wire_len();
             // All packets of a message are of one size, but the last, which may be shorter.
@@ -147,9 +149,21 @@ impl UdpLink {
                 hop_limit,
             };
             let ident = message.map_or(0, |m| m.packets as u16);
-            if wire_len > room.min(LONGEST_V6) || !self.sender.emit(train, packet, icrc, ident) {
-                self.counters.tx_not_emitted += 1;
-                continue;
+            let emitted = match wire_len <= room.min(LONGEST_V6) {
+                true => self.sender.emit(train, packet, icrc, ident),
+                false => Err(NotEmitted::Shape),
+            };
+            match emitted {
+                Ok(()) => {}
+                Err(NotEmitted::Shape) => {
+                    self.counters.tx_not_emitted += 1;
+                    continue;
+                }
+                Err(NotEmitted::Memory) => {
+                    self.counters.tx_not_emitted += (train.packets.len() - at) as u64;
+                    unreadable = Some(at);
+                    break;
+                }
             }
             if let Some(tap) = self.sender.tap.as_mut().filter(|_| packet.again) {
                 tap.again(start);
@@ -159,6 +173,7 @@ impl UdpLink {
             m.packets += 1;
         }
         self.sender.messages.extend(message);
+        unreadable
     }
 
     /// The port and sending socket of a path.
@@ -241,37 +256,59 @@ impl UdpLink {
     }
 }
 
+/// Why a packet was not put into the buffer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum NotEmitted {
+    /// It is not what it says.
+    Shape,
+    /// Registered memory that it is to carry cannot be read.
+    Memory,
+}
+
+impl From<MemoryFault> for NotEmitted {
+    fn from(_: MemoryFault) -> Self {
+        Self::Memory
+    }
+}
+
 impl Sender {
     /// Writes a packet behind what is in the buffer.
-    fn emit(&mut self, train: &Train, packet: &TxPacket, flow: Flow, ident: u16) -> bool {
+    fn emit(
+        &mut self,
+        train: &Train,
+        packet: &TxPacket,
+        flow: Flow,
+        ident: u16,
+    ) -> Result<(), NotEmitted> {
         let end = self.used + packet.wire_len();
         let out = &mut self.buffer[self.used..end];
         let length = packet.length as usize;
-        let Ok(headers) = emit_headers(&packet.bth, &packet.ext, length, out) else { return false };
+        let headers =
+            emit_headers(&packet.bth, &packet.ext, length, out).map_err(|_| NotEmitted::Shape)?;
         debug_assert!(headers <= MAX_HEADERS);
         let mut at = headers;
         for fragment in train.payload(packet) {
             let (Fragment::Memory { length, .. } | Fragment::Inline { length, .. }) = *fragment;
-            let Some(place) = out.get_mut(at..at + length as usize) else { return false };
+            let place = out.get_mut(at..at + length as usize).ok_or(NotEmitted::Shape)?;
             at += place.len();
             match *fragment {
-                Fragment::Memory { addr, .. } => mem::load(addr, place),
+                Fragment::Memory { addr, .. } => mem::load(addr, place)?,
                 Fragment::Inline { start, .. } => {
                     let start = start as usize;
                     match train.inline.get(start..start + place.len()) {
                         Some(bytes) => place.copy_from_slice(bytes),
-                        None => return false,
+                        None => return Err(NotEmitted::Shape),
                     }
                 }
             }
         }
         if at != headers + length {
-            return false;
+            return Err(NotEmitted::Shape);
         }
         out[at..].fill(0);
         seal(&mut self.states, flow, ident, out);
         self.used = end;
-        true
+        Ok(())
     }
 
     /// Turns the first waiting message into one for each packet, because the kernel does not cut
