@@ -2,8 +2,8 @@
 //! exported names. What a queue pair or a region *does* lives below, in the `crocevia` crate;
 //! nothing here knows the protocol.
 //!
-//! Loading the library does nothing: no thread, no socket, no file before the first
-//! `ibv_open_device`, because a preloaded library is in every child process too.
+//! Loading the library does nothing but look up names: no thread, no socket, no file before the
+//! first `ibv_open_device`, because a preloaded library is in every child process too.
 #![allow(unsafe_code)]
 // C callers hand in addresses; each block says why it may follow them.
 // The exports, which use everything, are not in the unit tests.

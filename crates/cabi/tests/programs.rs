@@ -82,3 +82,13 @@ fn receivers_that_leave_at_once() {
 fn memory_windows() {
     program("windows", 85);
 }
+
+#[test]
+fn memory_that_goes_away() {
+    program("gone", 87);
+}
+
+#[test]
+fn signal_handlers_of_the_program() {
+    program("handlers", 88);
+}

@@ -190,7 +190,10 @@ pub use engine::{
     QpCap, QpInit, QpState, QpType, RecvRequest, Remote, Result, SendData, SendFlags, SendOp,
     SendRequest, Sge, SrqAttr, SrqId, WcData, WcOpcode, WcStatus, WindowType, limits,
 };
-pub use live::{DeviceInfo, LinkCounters, NetDev, Options, Region, flush_all, leave_now};
+pub use live::{
+    DeviceInfo, LinkCounters, NetDev, Options, Region, SignalKind, flush_all, leave_now, sigaction,
+    signal, signals_changed,
+};
 pub use wire::{Encapsulation, Gid, LKey, Mac, Mtu, PKey, Psn, QKey, Qpn, RKey, Span};
 
 pub use ah::Ah;

@@ -15,6 +15,8 @@ mod pd_mr;
 mod port;
 mod qp;
 pub(crate) mod qp_ex;
+#[cfg(not(test))]
+mod signals;
 mod srq;
 mod strings;
 

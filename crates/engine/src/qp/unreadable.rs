@@ -85,8 +85,8 @@ impl Requester {
 
 impl Owed {
     /// The response with this sequence has not left: a NAK takes its place, and that of those
-    /// behind it. Whether the queue pair fails: it has not yet, and the response does not repeat one
-    /// that has left before, for then its requester may have had it.
+    /// behind it. Whether the queue pair fails: if it has not yet, and the response does not repeat
+    /// one that has left before, which its requester may have had.
     fn unreadable(&mut self, seq: u64) -> bool {
         let fails = self.take_back(seq);
         self.nak(seq, Syndrome::Nak(NakCode::RemoteOperationalError));

@@ -67,7 +67,7 @@ pub(super) fn word_is_writable(addr: u64) -> bool {
     /// `FUTEX_OP(FUTEX_OP_ADD, 0, FUTEX_OP_CMP_EQ, 0)`.
     const ADD_NOTHING: i32 = 1 << 28;
     let own = 0_u32;
-    // SAFETY: wakes nobody at `own`, and changes nothing at `addr`, at which the kernel looks first.
+    // SAFETY: wakes nobody at `own`, and changes nothing at `addr`; the kernel looks before.
     let result = unsafe {
         libc::syscall(
             libc::SYS_futex,

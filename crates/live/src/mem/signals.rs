@@ -66,13 +66,19 @@ pub(super) fn send_here(signal: c_int) {
     }
 }
 
-/// Sends a signal to the process again, with what was said about it.
+/// Sends a signal to the process again, with what was said about it: who sent it, but as if by
+/// `sigqueue(3)`, for the kernel lets no thread but the first say otherwise.
 ///
 /// # Safety
 /// `info` is what a handler of the signal was given.
-pub(super) unsafe fn send_again(signal: c_int, info: *mut libc::siginfo_t) {
+pub(super) unsafe fn send_again(signal: c_int, info: *const libc::siginfo_t) {
     // SAFETY: by this function's contract.
-    unsafe { libc::syscall(libc::SYS_rt_sigqueueinfo, libc::getpid(), signal, info) };
+    let mut info = unsafe { info.read() };
+    if info.si_code >= 0 || info.si_code == libc::SI_TKILL {
+        info.si_code = libc::SI_QUEUE;
+    }
+    // SAFETY: `info` lives through the call, which reads it.
+    unsafe { libc::syscall(libc::SYS_rt_sigqueueinfo, libc::getpid(), signal, &raw const info) };
 }
 
 /// The calling thread's number.
