@@ -183,7 +183,8 @@ impl Region {
     /// # Panics
     /// If they are not all inside the region, or their memory has gone.
     pub fn read(&self, offset: usize, out: &mut [u8]) {
-        self.try_read(offset, out).expect("the region's memory is there");
+        let loaded = load(self.at(offset, out.len()), out);
+        loaded.expect("the region's memory is there");
     }
 
     /// The same, for memory that may have gone (see [`from_raw`](Self::from_raw)).
@@ -203,7 +204,8 @@ impl Region {
     /// # Panics
     /// If they are not all inside the region, or their memory has gone or is read-only.
     pub fn write(&self, offset: usize, data: &[u8]) {
-        self.try_write(offset, data).expect("the region's memory is there");
+        let placed = place(self.at(offset, data.len()), data);
+        placed.expect("the region's memory is there");
     }
 
     /// The same, for memory that may have gone (see [`from_raw`](Self::from_raw)).

@@ -111,8 +111,8 @@ impl UdpLink {
         self.sender.blocked
     }
 
-    /// Copies a train into the buffer, to leave at the next [`flush`](Self::flush). What it gives is
-    /// the first packet whose memory could not be read: from there on nothing leaves.
+    /// Copies a train into the buffer, to leave at the next [`flush`](Self::flush). Gives the first
+    /// packet whose memory could not be read, if there is one: from there on nothing leaves.
     pub(crate) fn push(&mut self, train: &Train) -> Option<usize> {
         let path = train.path?;
         let Some((port, flow, icrc)) = self.route(&path) else {
