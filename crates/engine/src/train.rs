@@ -69,8 +69,7 @@ pub struct TxPacket {
 impl TxPacket {
     /// Bytes from the BTH through the ICRC.
     pub fn wire_len(&self) -> usize {
-        let ext = self.bth.opcode.headers().map_or(0, wire::HeaderSet::byte_len);
-        12 + ext + (self.length as usize).next_multiple_of(4) + 4
+        wire::transport::wire_len(self.bth.opcode, self.length as usize).unwrap_or(0)
     }
 }
 

@@ -50,8 +50,10 @@ const CALL_BATCHES: usize = 8;
 /// Somebody who polls now and then also drives the device while it makes other calls in between, if
 /// the last poll is not longer ago than this.
 const CALLS_NS: u64 = 1_000_000;
-/// Empty polls before a poller gives way to others.
+/// Empty polls before a poller gives way to others, and after so many each it does so again: a
+/// packet that arrives while it does is found later.
 const EMPTY_POLLS: u32 = 8;
+const YIELD_EVERY: u32 = 4;
 /// How long [`Nic::close`] and [`flush_all`] try to send what is owed; last words take 7 ms.
 const CLOSE: Duration = Duration::from_millis(20);
 
@@ -290,8 +292,10 @@ impl Shared {
         }
         state.replan(now);
         let polls = now_ns.saturating_sub(self.polled.load(Ordering::Relaxed)) < CALLS_NS;
+        let mut now = now;
         if batches > 0 && polls && self.is_polled(now_ns) {
-            self.driven.store(self.clock.ns() + 1, Ordering::Relaxed);
+            // Much may have been sent meanwhile.
+            now = self.drives_on();
         }
         let ring = self.thread_sleeps_past(state.deadline(), now);
         self.deliver(state);
@@ -312,7 +316,8 @@ impl Shared {
         let now = Instant::from_ns(now_ns);
         if state.step(now, false, STEP_BATCHES) {
             self.empty_polls.store(0, Ordering::Relaxed);
-            let ring = self.thread_sleeps_past(state.deadline(), now);
+            // A step may take longer than a poller is waited for.
+            let ring = self.thread_sleeps_past(state.deadline(), self.drives_on());
             self.deliver(state);
             if ring {
                 self.doorbell.signal();
@@ -320,10 +325,18 @@ impl Shared {
             return true;
         }
         drop(state);
-        if self.empty_polls.fetch_add(1, Ordering::Relaxed) >= EMPTY_POLLS {
+        let empty = self.empty_polls.fetch_add(1, Ordering::Relaxed);
+        if empty >= EMPTY_POLLS && empty.is_multiple_of(YIELD_EVERY) {
             sys::yield_now();
         }
         false
+    }
+
+    /// Notes that somebody drives the device at present; now.
+    fn drives_on(&self) -> Instant {
+        let now_ns = self.clock.ns();
+        self.driven.store(now_ns + 1, Ordering::Relaxed);
+        Instant::from_ns(now_ns)
     }
 
     /// Whether somebody polls at present, or is between two polls.

@@ -15,6 +15,8 @@ use crate::work::{Remote, SendOp};
 
 /// Most packets between two that ask for an acknowledgement.
 const ACK_REQUEST_EVERY: u64 = 64;
+/// With fewer end-to-end credits than this, each message asks: acknowledgements bring new ones.
+const CREDITS_LOW: u64 = 64;
 
 impl Requester {
     /// Collects the pieces of a packet's payload.
@@ -54,13 +56,23 @@ impl Requester {
         if left == 0 { Ok(()) } else { Err(AccessFault) }
     }
 
-    /// Whether the packet asks for an acknowledgement: at the end of a message, at intervals, and
-    /// when the peer's window, which may have shrunk, has no room for another one.
-    pub(crate) fn asks<M>(&self, q: &Facts, sh: &Shared<M>, next: &Next) -> bool {
+    /// Whether the packet asks for an acknowledgement: at the end of a message for which somebody
+    /// waits, at intervals, and when the peer's window, which may have shrunk, has no room for
+    /// another one.
+    pub(crate) fn asks<M>(&self, q: &Facts, sh: &Shared<M>, wqe: &Wqe, next: &Next) -> bool {
         let full = window::cost(q.mtu as usize + 32);
-        next.last
+        (next.last && (wqe.signaled || wqe.is_fetch() || !self.is_followed(q)))
             || self.since_ack_request + 1 >= ack_every(sh.windows.packets(q.peer, full))
             || sh.windows.is_last(q.peer, full)
+    }
+
+    /// Whether the request at the cursor has another one behind it that will ask in its turn,
+    /// whatever happens. One that may fail at this side, or that waits for credits, might not.
+    fn is_followed(&self, q: &Facts) -> bool {
+        let granted = |limit| self.messages + CREDITS_LOW < limit;
+        !self.draining
+            && self.credit_limit.is_none_or(granted)
+            && self.queue.wqes.get(self.cursor + 1).is_some_and(|w| w.packets(q.mtu) > 0)
     }
 
     /// The headers of the packet at `nxt`.
@@ -109,7 +121,7 @@ impl Requester {
             bth.dest_qp = d.dest_qp;
         }
         bth.pkey = PKey::DEFAULT;
-        bth.ack_request = q.kind == QpType::Rc && self.asks(q, sh, next);
+        bth.ack_request = q.kind == QpType::Rc && self.asks(q, sh, wqe, next);
         Draft { bth, ext, length: next.length, again: self.nxt < self.max }
     }
 

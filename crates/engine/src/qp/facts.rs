@@ -72,8 +72,7 @@ impl Facts {
 
 /// Bytes from the BTH through the ICRC of a packet of `operation` with `payload` bytes.
 pub(crate) fn wire_len(service: Service, operation: Operation, payload: u32) -> usize {
-    let headers = Opcode::new(service, operation).headers().map_or(0, wire::HeaderSet::byte_len);
-    12 + headers + (payload as usize).next_multiple_of(4) + 4
+    wire::transport::wire_len(Opcode::new(service, operation), payload as usize).unwrap_or(0)
 }
 
 /// A packet about to be put into a train.

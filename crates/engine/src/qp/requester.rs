@@ -38,7 +38,7 @@ pub(crate) struct Requester {
     /// The gap in responses that has been asked for again.
     pub(crate) implied_for: Option<u64>,
     /// Messages started, and acknowledged.
-    messages: u64,
+    pub(crate) messages: u64,
     pub(crate) acked_messages: u64,
     /// End-to-end credits: the last message that may go.
     pub(crate) credit_limit: Option<u64>,
@@ -127,8 +127,7 @@ impl Requester {
         now: Instant,
         b: &mut Builder<'_>,
     ) {
-        while let Some(next) = self.peek(q, sh, now) {
-            let Some(wqe) = self.queue.wqes.get(self.cursor).copied() else { return };
+        while let Some((wqe, next)) = self.peek(q, sh, now) {
             let Some(path) = self.path(q, sh, &wqe) else {
                 return self.set_failed(WcStatus::LocQpOpErr);
             };
@@ -159,7 +158,12 @@ impl Requester {
 
     /// Finds the next request packet, executing local operations on the way. `None` if there is
     /// nothing to send, or something must come first; whatever ends the wait wakes the queue pair.
-    fn peek<M: HostMemory>(&mut self, q: &Facts, sh: &mut Shared<M>, now: Instant) -> Option<Next> {
+    fn peek<M: HostMemory>(
+        &mut self,
+        q: &Facts,
+        sh: &mut Shared<M>,
+        now: Instant,
+    ) -> Option<(Wqe, Next)> {
         if self.rnr.is_some_and(|(until, of)| !until.is_due(now) && self.nxt >= of) {
             return None;
         }
@@ -179,7 +183,8 @@ impl Requester {
                 self.cursor += 1;
                 continue;
             }
-            return self.next_of(q, sh, now, &wqe);
+            let next = self.next_of(q, sh, now, &wqe)?;
+            return Some((wqe, next));
         }
     }
 

@@ -51,8 +51,9 @@ pub fn packet(packet: &Packet<Vec<u8>>, port_mtu: u32) {
             "AckReq on {service:?} {operation:?}"
         );
     }
-    if service == Service::Rc && operation.is_request() && ends(operation) {
-        assert!(bth.ack_request, "no AckReq on {operation:?}, the last of its message");
+    if service == Service::Rc && (operation == Operation::ReadRequest || operation.is_atomic()) {
+        let asks = bth.ack_request || !operation.is_request();
+        assert!(asks, "no AckReq on {operation:?}");
     }
     if bth.solicited {
         assert!(

@@ -68,7 +68,17 @@ fn run(shared: &Shared) {
             worked = Some(now_ns);
             continue;
         }
-        let Some(mut state) = shared.lock() else { return };
+        let Some(mut state) = shared.try_lock() else {
+            if shared.is_orphaned() {
+                return;
+            }
+            // Somebody is at it, and rings if there is more to do than he does.
+            fds.clear();
+            bells(shared, left, &mut fds);
+            nap(shared, now_ns, &mut fds);
+            worked = Some(now_ns);
+            continue;
+        };
         let now = shared.clock.now();
         if state.step(now, true, STEP_BATCHES) {
             shared.deliver(state);
