@@ -3,6 +3,7 @@
 #[path = "../pair/mod.rs"]
 mod pair;
 
+mod asking;
 mod completion;
 mod counting;
 mod datagram;

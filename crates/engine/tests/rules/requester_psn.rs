@@ -56,7 +56,7 @@ fn a_starting_psn_is_masked_to_24_bits() {
 }
 
 #[test]
-fn the_last_packet_of_every_message_asks_for_an_acknowledgement() {
+fn the_last_packet_of_a_signaled_message_asks_for_an_acknowledgement() {
     let mut b = Bench::rc();
     let eight = SendOp::FetchAdd { remote: THERE, add: 1 };
     b.post(1, SendOp::Read(THERE), 5000);
