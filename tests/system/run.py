@@ -18,6 +18,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import capture  # noqa: E402
 import check  # noqa: E402
 import demo  # noqa: E402
+import faults  # noqa: E402
 import harness  # noqa: E402
 import pcap  # noqa: E402
 import perftest  # noqa: E402
@@ -25,7 +26,7 @@ import pingpong  # noqa: E402
 import rxe  # noqa: E402
 import sharing  # noqa: E402
 
-SUITES = {"pingpong": pingpong, "perftest": perftest, "sharing": sharing, "capture": capture, "pcap": pcap, "check": check, "rxe": rxe, "demo": demo}
+SUITES = {"pingpong": pingpong, "perftest": perftest, "faults": faults, "sharing": sharing, "capture": capture, "pcap": pcap, "check": check, "rxe": rxe, "demo": demo}
 
 
 class Tally:

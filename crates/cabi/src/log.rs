@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 use std::fmt::Display;
+use std::io::Write;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// How important a sentence is.
@@ -87,6 +88,20 @@ pub(crate) fn say(level: Level, call: &str, sentence: &dyn Display) {
     eprintln!("{line}");
     if said.len() == MAX_SENTENCES {
         eprintln!("crocevia: further messages are not shown");
+    }
+}
+
+/// Has the faults that are injected told: single ones at `debug`, those that happen once and the
+/// sum at `info`. Each is a line of its own, however often.
+pub(crate) fn watch_faults() {
+    if enabled(Level::Info) {
+        crocevia::watch_faults(enabled(Level::Debug), |device, news| {
+            let level = if news.is_detail() { Level::Debug } else { Level::Info };
+            // One write for a line, so that those of several threads do not mix.
+            let line = format!("crocevia: {}: {device}: faults: {news}\n", level.word());
+            // Nobody is there to be told that nobody listens.
+            let _ = std::io::stderr().write_all(line.as_bytes());
+        });
     }
 }
 

@@ -92,3 +92,8 @@ fn memory_that_goes_away() {
 fn signal_handlers_of_the_program() {
     program("handlers", 88);
 }
+
+#[test]
+fn faults_that_happen_once() {
+    program("faults", 89);
+}

@@ -69,8 +69,35 @@ Examples:
   crocevia run --addr 127.0.0.2 -- ib_write_bw
   crocevia run --addr 127.0.0.3 -- ib_write_bw 127.0.0.2
   crocevia run --faults loss=1%,reorder=2%,seed=42 -- ib_send_lat 192.0.2.7
+  crocevia run --faults delay=20us,tx.delay=20us,tx.rate=10gbit -- ib_write_bw 192.0.2.7
+  crocevia run --faults fail=qp_error@1000 -- ib_write_bw 192.0.2.7
   crocevia run --pcap trace.pcapng -- ib_write_bw 192.0.2.7; tshark -r trace.pcapng
   crocevia run --check -- ./my-program
+
+Faults are fields separated by commas, of the packets received, or behind tx. of those sent:
+  loss, dup, reorder, corrupt   1% or 0.01: so many packets are lost, doubled, overtaken, damaged
+  delay, jitter                 20us: each packet takes so long, and up to so much more
+  rate, queue                   10gbit, 256k: rate of the link; bytes that wait before it, 1m unless
+                                said, beyond which packets are lost
+  ecn                           KMIN:KMAX:PMAX, 100k:400k:10%: packets that say ECT (--tclass=2 of
+                                perftest) get CE by the bytes that wait: none up to KMIN, then up to
+                                PMAX, all from KMAX on
+  seed                          42: what all this is drawn from, packet by packet
+  fail                          KIND@WHEN, any number of times: what happens once. WHEN is the
+                                number of a packet (the first is 1), or a time since the device was
+                                opened, 2s; it strikes the first packet from then on that it fits
+    drop, dup, reorder, corrupt the packet; drop@WHEN/50ms: all for so long
+    qp_error                    its queue pair: QP_FATAL, all requests flushed
+    cq_overrun                  the completion queue of its work: CQ_ERR
+    rnr                         the SEND received is told to come again later
+    nak_sequence, nak_invalid, nak_access, nak_operation
+                                the request received is refused
+    port_down, port_up          the link: PORT_ERR, PORT_ACTIVE; port_down@WHEN/50ms: for so long.
+                                Nothing is sent meanwhile, so that no packet sent ends it
+    device_fatal                everything: DEVICE_FATAL, no packet any more
+Bytes are those on an Ethernet line, preamble and gap included. Sent packets that pass through
+faults leave one by one. CROCEVIA_LOG=info tells on standard error what struck, and the sum at the
+end; debug tells of each packet.
 
 Exit status: that of CMD; 99 for --check=fail; 127 if CMD was not found, 126 if it could not be
 executed, 1 if the library is missing or the address does not exist, 2 for wrong usage.";
@@ -87,7 +114,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "ADDR")]
     pub(crate) addr: Option<String>,
 
-    /// Faults to inject: loss=1%,dup=0.1%,reorder=2%,corrupt=0.01%,delay=5us,seed=42
+    /// Faults to inject: loss=1%,tx.delay=20us,fail=qp_error@1000,seed=42; see below
     #[arg(long, value_name = "SPEC")]
     pub(crate) faults: Option<String>,
 

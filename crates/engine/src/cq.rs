@@ -209,6 +209,11 @@ impl Cq {
         due
     }
 
+    /// Overruns without an entry too many; whether for the first time.
+    pub(crate) fn overrun(&self) -> bool {
+        !std::mem::replace(&mut self.ring().overrun, true)
+    }
+
     /// Takes the entries of a queue pair out (it was reset or destroyed).
     pub(crate) fn purge(&self, qp: Qpn) {
         self.ring().entries.retain(|entry| entry.qp != qp);

@@ -77,7 +77,9 @@ pub struct Device<M> {
     /// Whose turn it is among the slots.
     pub(crate) turn: usize,
     pub(crate) mtu: Mtu,
-    link: LinkState,
+    pub(crate) link: LinkState,
+    /// The device has failed: the link stays down.
+    pub(crate) fatal: bool,
     pub(crate) groups: BTreeMap<Gid, Vec<Qpn>>,
     /// Last words of destroyed queue pairs.
     pub(crate) farewells: VecDeque<Train>,
@@ -123,6 +125,7 @@ impl<M: HostMemory> Device<M> {
             turn: 0,
             mtu: config.mtu,
             link: LinkState::Up,
+            fatal: false,
             groups: BTreeMap::new(),
             farewells: VecDeque::new(),
             departed: Departed::default(),
@@ -349,7 +352,7 @@ impl<M: HostMemory> Device<M> {
 
     /// The link went up or down.
     pub fn handle_link(&mut self, state: LinkState) {
-        if self.link != state {
+        if self.link != state && !self.fatal {
             self.link = state;
             self.shared.raise(match state {
                 LinkState::Up => AsyncEvent::PortActive,

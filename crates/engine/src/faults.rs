@@ -1,12 +1,21 @@
 //! The one fault model: a pure, seeded stage that loses, duplicates, reorders, corrupts, delays,
-//! rate-limits and ECN-marks packets of any form. Engine tests, live links and simulations put the
-//! same stage into their wire. It reads no clock; the notation of a [`FaultSpec`] lives in `spec`.
+//! rate-limits and ECN-marks packets of any form, and lets faults happen once, at a packet or a
+//! time. Engine tests, live links and simulations put the same stage into their wire. It reads no
+//! clock. Here is what is asked for and what is counted; the stage is in `stage`, the notation in
+//! `spec` and `plan`.
 
+mod kind;
+mod plan;
+mod shots;
 mod spec;
+mod stage;
 
-use std::collections::VecDeque;
+use wire::{Rate, Span};
 
-use wire::{Instant, Rate, Span};
+pub use kind::{Direction, FaultKind, FaultSet};
+pub use plan::{FaultPlan, FaultSide};
+pub use shots::{Shot, ShotKind, Struck, When};
+pub use stage::{Delivered, FaultStage};
 
 /// A reordered packet lets at most this many later packets overtake it.
 pub const REORDER_OVERTAKERS: u32 = 8;
@@ -16,6 +25,8 @@ pub const REORDER_HOLD: Span = Span::from_us(200);
 pub const DEFAULT_QUEUE: u64 = 1 << 20;
 /// Packets that a stage holds, whatever else is asked; one more is dropped.
 pub const MAX_HELD: usize = 1 << 16;
+/// Bytes that a stage holds at most, likewise.
+pub const MAX_HELD_BYTES: u64 = 64 << 20;
 
 /// The likelihood of a fault, in parts per thousand million, so that what was written in decimal is
 /// held exactly.
@@ -106,7 +117,8 @@ impl FaultSpec {
 
 /// A packet in whatever form the user of a stage carries it. A duplicate is a clone.
 pub trait FaultItem: Clone {
-    /// Bytes that the packet takes on the link; what `rate` and `ecn` count.
+    /// Bytes that the packet takes on the link; what `rate`, `queue` and `ecn` count. On Ethernet
+    /// that is the frame with its check sequence, preamble and gap.
     fn wire_len(&self) -> u64;
 
     /// Sets the CE mark if the packet is ECN capable; whether it was.
@@ -136,17 +148,29 @@ pub struct FaultCounts {
     pub overflowed: u64,
     /// Given the CE mark.
     pub marked: u64,
+    /// Lost because the port was down.
+    pub cut: u64,
+    /// One-shot faults that have struck.
+    pub struck: u64,
 }
 
 impl FaultCounts {
-    /// Faults injected, of all kinds.
+    /// Faults injected into packets, of all kinds.
     pub fn total(&self) -> u64 {
-        self.lost
-            + self.duplicated
-            + self.reordered
-            + self.corrupted
-            + self.overflowed
-            + self.marked
+        FaultKind::ALL.into_iter().map(|kind| self.of(kind)).sum()
+    }
+
+    /// Packets that met a fault.
+    pub const fn of(&self, kind: FaultKind) -> u64 {
+        match kind {
+            FaultKind::Loss => self.lost,
+            FaultKind::Dup => self.duplicated,
+            FaultKind::Reorder => self.reordered,
+            FaultKind::Corrupt => self.corrupted,
+            FaultKind::Overflow => self.overflowed,
+            FaultKind::Mark => self.marked,
+            FaultKind::Cut => self.cut,
+        }
     }
 }
 
@@ -160,211 +184,8 @@ impl std::ops::AddAssign for FaultCounts {
         self.corrupted += other.corrupted;
         self.overflowed += other.overflowed;
         self.marked += other.marked;
-    }
-}
-
-/// A packet that comes out of a stage.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Delivered<T> {
-    /// The packet.
-    pub item: T,
-    /// When it arrived: not after the `now` of the call that handed it out.
-    pub at: Instant,
-    /// Whether a bit was flipped.
-    pub corrupted: bool,
-}
-
-#[derive(Clone, Debug)]
-struct Queued<T> {
-    delivered: Delivered<T>,
-    /// How many later packets may overtake it.
-    overtakers: u32,
-}
-
-/// One direction of a wire with faults: packets go in with [`push`](Self::push) and come out, or do
-/// not, with [`pop`](Self::pop). Decisions depend only on the seed, the stream and the number of
-/// the packet, so that one kind of fault can be switched off without moving the others.
-#[derive(Clone, Debug)]
-pub struct FaultStage<T> {
-    spec: FaultSpec,
-    stream: u64,
-    counts: FaultCounts,
-    /// When the last byte in the rate-limited queue has left.
-    busy_until: Instant,
-    /// In order of arrival times.
-    queue: VecDeque<Queued<T>>,
-    /// Reordered packets whose turn has passed; `at` is when they leave at the latest.
-    held: VecDeque<Queued<T>>,
-}
-
-impl<T: FaultItem> FaultStage<T> {
-    /// A stage that does what `spec` says. Stages of one seed with different `stream` numbers (one
-    /// for each direction of each link, say) draw independently.
-    pub fn new(spec: FaultSpec, stream: u64) -> Self {
-        Self {
-            spec,
-            stream,
-            counts: FaultCounts::default(),
-            busy_until: Instant::ZERO,
-            queue: VecDeque::new(),
-            held: VecDeque::new(),
-        }
-    }
-
-    /// What the stage does.
-    pub fn spec(&self) -> &FaultSpec {
-        &self.spec
-    }
-
-    /// Changes what happens to packets from now on; those inside keep their fate.
-    pub fn set_spec(&mut self, spec: FaultSpec) {
-        self.spec = spec;
-    }
-
-    /// What the stage has done so far.
-    pub fn counts(&self) -> FaultCounts {
-        self.counts
-    }
-
-    /// Packets inside.
-    pub fn len(&self) -> usize {
-        self.queue.len() + self.held.len()
-    }
-
-    /// Whether no packet is inside.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Bytes that wait for the rate-limited link at `now`; 0 without a rate.
-    pub fn queued_bytes(&self, now: Instant) -> u64 {
-        let Some(rate) = self.spec.rate else { return 0 };
-        let ps = self.busy_until.since(now).as_ps();
-        let bytes = u128::from(ps) * u128::from(rate.as_bps()) / (8 * 1_000_000_000_000);
-        u64::try_from(bytes).unwrap_or(u64::MAX)
-    }
-
-    /// A packet enters at `now`.
-    pub fn push(&mut self, now: Instant, item: T) {
-        let mut draw = Draw::new(self.spec.seed, self.stream, self.counts.offered);
-        self.counts.offered += 1;
-        let (lost, twice) = (draw.hits(self.spec.loss), draw.hits(self.spec.dup));
-        if lost {
-            self.counts.lost += 1;
-            return;
-        }
-        if twice {
-            self.counts.duplicated += 1;
-            self.admit(now, item.clone(), &mut draw.fork());
-        }
-        self.admit(now, item, &mut draw);
-    }
-
-    /// The next packet that has arrived by `now`, in order of arrival.
-    pub fn pop(&mut self, now: Instant) -> Option<Delivered<T>> {
-        loop {
-            let held = self.next_held();
-            let head = self.queue.front().map(|q| q.delivered.at);
-            if let Some((index, at)) = held
-                && at.is_due(now)
-                && head.is_none_or(|head| !head.is_before(at))
-            {
-                let mut out = self.held.remove(index)?.delivered;
-                // One that was overtaken by enough packets leaves with the last of them.
-                out.at = at;
-                self.counts.delivered += 1;
-                return Some(out);
-            }
-            if !head?.is_due(now) {
-                return None;
-            }
-            let mut next = self.queue.pop_front()?;
-            if next.overtakers > 0 {
-                next.delivered.at = next.delivered.at + REORDER_HOLD;
-                self.held.push_back(next);
-                continue;
-            }
-            for held in &mut self.held {
-                held.overtakers = held.overtakers.saturating_sub(1);
-                if held.overtakers == 0 {
-                    held.delivered.at = held.delivered.at.earlier(next.delivered.at);
-                }
-            }
-            self.counts.delivered += 1;
-            return Some(next.delivered);
-        }
-    }
-
-    /// When [`pop`](Self::pop) has to be called next; `None` while the stage is empty.
-    pub fn next_due(&self) -> Option<Instant> {
-        let head = self.queue.front().map(|q| q.delivered.at);
-        match (head, self.next_held()) {
-            (Some(a), Some((_, b))) => Some(a.earlier(b)),
-            (a, b) => a.or(b.map(|(_, at)| at)),
-        }
-    }
-
-    /// The held packet that leaves first.
-    fn next_held(&self) -> Option<(usize, Instant)> {
-        let mut first: Option<(usize, Instant)> = None;
-        for (index, held) in self.held.iter().enumerate() {
-            if first.is_none_or(|(_, at)| held.delivered.at.is_before(at)) {
-                first = Some((index, held.delivered.at));
-            }
-        }
-        first
-    }
-
-    fn admit(&mut self, now: Instant, mut item: T, draw: &mut Draw) {
-        // Every packet draws the same numbers, whatever becomes of it.
-        let (damaged, entropy) = (draw.hits(self.spec.corrupt), draw.next());
-        let (overtaken, span) = (draw.hits(self.spec.reorder), draw.below(REORDER_OVERTAKERS));
-        let (jitter, mark) = (draw.next(), draw.below(Chance::ONE));
-        if self.len() >= MAX_HELD {
-            self.counts.overflowed += 1;
-            return;
-        }
-        let Some(sent) = self.serialize(now, &mut item, mark) else {
-            self.counts.overflowed += 1;
-            return;
-        };
-        let mut corrupted = false;
-        if damaged {
-            self.counts.corrupted += 1;
-            corrupted = item.corrupt(entropy);
-            if !corrupted {
-                return;
-            }
-        }
-        let jitter = (u128::from(jitter) * u128::from(self.spec.jitter.as_ps())) >> 64;
-        let mut at = sent + self.spec.delay + Span::from_ps(jitter as u64);
-        if let Some(last) = self.queue.back()
-            && at.is_before(last.delivered.at)
-        {
-            at = last.delivered.at;
-        }
-        let overtakers = if overtaken { 1 + span } else { 0 };
-        self.counts.reordered += u64::from(overtaken);
-        self.queue.push_back(Queued { delivered: Delivered { item, at, corrupted }, overtakers });
-    }
-
-    /// Puts a packet into the queue of the rate-limited link; when its last byte has left, or
-    /// `None` if the queue was full. Marks it by the length of the queue before it.
-    fn serialize(&mut self, now: Instant, item: &mut T, mark: u32) -> Option<Instant> {
-        let Some(rate) = self.spec.rate else { return Some(now) };
-        let (length, backlog) = (item.wire_len(), self.queued_bytes(now));
-        if backlog.saturating_add(length) > self.spec.queue.unwrap_or(DEFAULT_QUEUE) {
-            return None;
-        }
-        if let Some(ecn) = self.spec.ecn
-            && mark < ecn.chance(backlog).ppb()
-            && item.mark_ce()
-        {
-            self.counts.marked += 1;
-        }
-        let start = if self.busy_until.is_before(now) { now } else { self.busy_until };
-        self.busy_until = start + rate.time_for(length);
-        Some(self.busy_until)
+        self.cut += other.cut;
+        self.struck += other.struck;
     }
 }
 
@@ -379,39 +200,6 @@ impl EcnSpec {
         }
         let part = u128::from(backlog - self.kmin) * u128::from(self.pmax.ppb());
         Chance::from_ppb((part / u128::from(self.kmax - self.kmin)) as u32)
-    }
-}
-
-/// The numbers drawn for one packet (SplitMix64: Steele, Lea, Flood 2014).
-struct Draw(u64);
-
-impl Draw {
-    fn new(seed: u64, stream: u64, packet: u64) -> Self {
-        let mut start = Self(seed ^ 0x5851_F42D_4C95_7F2D);
-        let mut stream = Self(start.next() ^ stream);
-        Self(stream.next() ^ packet.wrapping_mul(0xD129_0B26_88B5_F6C5))
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// An even number below `bound`.
-    fn below(&mut self, bound: u32) -> u32 {
-        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u32
-    }
-
-    fn hits(&mut self, chance: Chance) -> bool {
-        self.below(Chance::ONE) < chance.ppb()
-    }
-
-    /// Draws for a duplicate, independent of the original's.
-    fn fork(&self) -> Self {
-        Self(!self.0)
     }
 }
 

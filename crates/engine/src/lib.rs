@@ -22,6 +22,7 @@ mod report;
 mod sched;
 mod slots;
 pub mod srq;
+mod strike;
 pub mod train;
 mod window;
 pub mod work;
@@ -32,7 +33,10 @@ pub use cq::{Cq, CqId, Moderation};
 pub use device::{Device, DeviceConfig, GidEntry, LinkState};
 pub use error::{Error, ErrorKind, PostError, Result};
 pub use event::{AsyncEvent, Event};
-pub use faults::{Chance, Delivered, EcnSpec, FaultCounts, FaultItem, FaultSpec, FaultStage};
+pub use faults::{
+    Chance, Delivered, Direction, EcnSpec, FaultCounts, FaultItem, FaultKind, FaultPlan, FaultSet,
+    FaultSpec, FaultStage, Shot, ShotKind,
+};
 pub use memory::{
     AtomicOp, HostMemory, MemoryFault, MrId, MwId, Payload, PdId, RegionAttr, RegionKeys,
     WindowType,

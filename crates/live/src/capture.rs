@@ -25,7 +25,7 @@ use crate::sys;
 
 use buffers::Buffers;
 pub use place::prepare;
-pub(crate) use tap::{Envelope, Inbound, Outbound, Remark};
+pub(crate) use tap::{Envelope, Inbound, Outbound, Remark, SentNote};
 
 /// How long the end of a capture waits for a writer that gets on with it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);

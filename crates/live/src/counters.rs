@@ -1,5 +1,7 @@
 //! What a link counts. The device's own counters are in `engine::counters`.
 
+use engine::FaultCounts;
+
 engine::counter_table! {
     /// Counters of a link; each only grows.
     pub struct LinkCounters {
@@ -27,8 +29,26 @@ engine::counter_table! {
             tx_blocked,
             /// Times that the kernel could not cut a train, so that its packets went one by one.
             tx_train_refused,
-            /// Faults injected into received packets.
+            /// Faults injected into packets, of all kinds, both directions.
             faults_injected,
+            /// One-shot faults that have struck.
+            faults_struck,
+            /// Received packets of which a duplicate was made.
+            faults_rx_duplicated,
+            /// Received packets that were held back for others to overtake.
+            faults_rx_reordered,
+            /// Received packets of which a bit was flipped.
+            faults_rx_corrupted,
+            /// Received packets that were given the CE mark.
+            faults_rx_marked,
+            /// Sent packets of which a duplicate was made.
+            faults_tx_duplicated,
+            /// Sent packets that were held back for others to overtake.
+            faults_tx_reordered,
+            /// Sent packets of which a bit was flipped.
+            faults_tx_corrupted,
+            /// Sent packets that were given the CE mark.
+            faults_tx_marked,
         }
         drops {
             /// Packets with a wrong ICRC.
@@ -53,6 +73,40 @@ engine::counter_table! {
             tx_no_path,
             /// Packets that have no form on the wire.
             tx_not_emitted,
+            /// Received packets that were lost on purpose.
+            faults_rx_lost,
+            /// Received packets lost because the queue of the faults was full.
+            faults_rx_overflowed,
+            /// Received packets lost because a fault had taken the port down.
+            faults_rx_cut,
+            /// Sent packets that were lost on purpose.
+            faults_tx_lost,
+            /// Sent packets lost because the queue of the faults was full.
+            faults_tx_overflowed,
+            /// Sent packets lost because a fault had taken the port down.
+            faults_tx_cut,
         }
+    }
+}
+
+impl LinkCounters {
+    /// Takes over what the fault stages have counted.
+    pub(crate) fn count_faults(&mut self, rx: &FaultCounts, tx: &FaultCounts) {
+        self.faults_injected = rx.total() + tx.total();
+        self.faults_struck = rx.struck + tx.struck;
+        self.faults_rx_lost = rx.lost;
+        self.faults_rx_duplicated = rx.duplicated;
+        self.faults_rx_reordered = rx.reordered;
+        self.faults_rx_corrupted = rx.corrupted;
+        self.faults_rx_overflowed = rx.overflowed;
+        self.faults_rx_marked = rx.marked;
+        self.faults_rx_cut = rx.cut;
+        self.faults_tx_lost = tx.lost;
+        self.faults_tx_duplicated = tx.duplicated;
+        self.faults_tx_reordered = tx.reordered;
+        self.faults_tx_corrupted = tx.corrupted;
+        self.faults_tx_overflowed = tx.overflowed;
+        self.faults_tx_marked = tx.marked;
+        self.faults_tx_cut = tx.cut;
     }
 }

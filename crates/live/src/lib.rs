@@ -9,6 +9,7 @@ mod clock;
 mod counters;
 mod epoll;
 mod eventfd;
+mod faultlog;
 mod icrc;
 mod info;
 #[allow(unsafe_code)] // The application's memory.
@@ -34,6 +35,7 @@ mod testing;
 pub use capture::prepare as prepare_capture;
 pub use counters::LinkCounters;
 pub use eventfd::EventFd;
+pub use faultlog::{FaultNews, watch_faults};
 pub use info::{DeviceInfo, devices};
 pub use mem::{ProcessMemory, Region, SignalKind, sigaction, signal, signals_changed};
 pub use netdev::{NetDev, netdevs};

@@ -17,18 +17,19 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use engine::{Device, DeviceConfig, Error, ErrorKind, Event, LinkState};
-use wire::Instant;
+use wire::{Instant, Span};
 
 use crate::capture;
 use crate::clock::{Clock, ns_until};
 use crate::counters::LinkCounters;
 use crate::eventfd::EventFd;
+use crate::faultlog;
 use crate::info::DeviceInfo;
 use crate::mem::ProcessMemory;
 use crate::options::Options;
 use crate::process::PerProcess;
 use crate::sys;
-use crate::udp::UdpLink;
+use crate::udp::{self, UdpLink};
 
 use delivery::Delivery;
 pub use parting::leave_now;
@@ -81,6 +82,9 @@ struct Shared {
     /// When the thread will wake up by itself, in nanoseconds of the clock; 0 while it is awake.
     wakes: AtomicU64,
     stop: AtomicBool,
+    /// Faults are to be injected, and whether their sum has been told.
+    faulty: bool,
+    summed_up: AtomicBool,
     /// Of the process that opened the NIC.
     generation: u32,
     /// What a child of a fork gets instead of the device.
@@ -132,10 +136,13 @@ impl Nic {
             empty_polls: AtomicU32::new(0),
             wakes: AtomicU64::new(0),
             stop: AtomicBool::new(false),
+            faulty: options.faults.is_some(),
+            summed_up: AtomicBool::new(false),
             generation: sys::fork_generation(),
             orphan: OnceLock::new(),
         });
-        parting::opened().map_err(|e| system("no event descriptor", e))?;
+        let linger = options.faults.as_ref().map_or(Span::ZERO, udp::faults::linger);
+        parting::opened(linger).map_err(|e| system("no event descriptor", e))?;
         let thread = thread::start(&shared).map_err(|e| {
             parting::closed();
             system("cannot start its thread", e)
@@ -357,13 +364,31 @@ impl Shared {
 
     /// Unlocks, and tells the sink what has happened.
     fn deliver(&self, mut state: MutexGuard<'_, State>) {
-        let mut events = state.events().peekable();
-        if events.peek().is_none() {
+        let news = if self.faulty { state.take_fault_news() } else { Vec::new() };
+        let any = {
+            let mut events = state.events().peekable();
+            let any = events.peek().is_some();
+            if any {
+                self.delivery.add(events);
+            }
+            any
+        };
+        drop(state);
+        news.iter().for_each(|news| faultlog::tell(&self.info.name, news));
+        if any {
+            self.delivery.run(|event| self.sink.event(event));
+        }
+    }
+
+    /// Tells once what faults have been injected, at the end.
+    fn sum_up(&self) {
+        if !self.faulty || self.summed_up.swap(true, Ordering::Relaxed) {
             return;
         }
-        self.delivery.add(events);
-        drop(state);
-        self.delivery.run(|event| self.sink.event(event));
+        let summary = self.try_lock().and_then(|state| state.fault_summary());
+        if let Some(summary) = summary {
+            faultlog::tell(&self.info.name, &summary);
+        }
     }
 
     /// Begins to leave: takes what has arrived, and notes the last words. Whether that is done, or
@@ -398,25 +423,26 @@ impl Shared {
         more.then_some(sleep_ns)
     }
 
-    /// Lets these devices say their last words, for at most [`CLOSE`].
+    /// Lets these devices say their last words, for as long as leaving may take.
     fn flush<'a>(nics: impl Iterator<Item = &'a Self> + Clone) {
-        let start = std::time::Instant::now();
+        let (start, limit) = (std::time::Instant::now(), parting::longest());
         for nic in nics.clone() {
-            while !nic.depart() && start.elapsed() < CLOSE {
+            while !nic.depart() && start.elapsed() < limit {
                 sys::yield_now();
             }
         }
         let mut fds = Vec::new();
-        while let Some(left) = CLOSE.checked_sub(start.elapsed()) {
+        while let Some(left) = limit.checked_sub(start.elapsed()) {
             fds.clear();
             let next = nics.clone().filter_map(|nic| nic.leave(&mut fds)).min();
             match next {
-                None => return,
+                None => break,
                 // Somebody else is at it.
                 Some(0) => sys::yield_now(),
                 // What comes of it is seen in the next turn.
                 Some(ns) => drop(sys::poll(&mut fds, Some(left.min(Duration::from_nanos(ns))))),
             }
         }
+        nics.for_each(Self::sum_up);
     }
 }

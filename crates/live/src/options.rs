@@ -3,7 +3,7 @@
 use std::env;
 use std::path::PathBuf;
 
-use engine::faults::FaultSpec;
+use engine::faults::FaultPlan;
 use engine::{Error, limits};
 use wire::Span;
 
@@ -12,8 +12,8 @@ use wire::Span;
 pub struct Options {
     /// The address or interface to use (`CROCEVIA_ADDR`); see [`devices`](crate::devices).
     pub addr: Option<String>,
-    /// What to do to received packets (`CROCEVIA_FAULTS`).
-    pub faults: Option<FaultSpec>,
+    /// Faults to inject (`CROCEVIA_FAULTS`).
+    pub faults: Option<FaultPlan>,
     /// Bytes of socket receive buffer to ask for (`CROCEVIA_RCVBUF`); the largest allowed if
     /// absent.
     pub receive_buffer: Option<usize>,
@@ -60,10 +60,10 @@ impl Options {
         let get = |name| get(name).filter(|value| !value.trim().is_empty());
         let mut options = Self { addr: get("CROCEVIA_ADDR"), ..Self::default() };
         if let Some(text) = get("CROCEVIA_FAULTS") {
-            let spec = text
-                .parse::<FaultSpec>()
+            let plan = text
+                .parse::<FaultPlan>()
                 .map_err(|e| Error::new(e.kind(), format!("CROCEVIA_FAULTS: {e}")))?;
-            options.faults = Some(spec).filter(|spec| !spec.is_none());
+            options.faults = Some(plan).filter(|plan| !plan.is_none());
         }
         if let Some(text) = get("CROCEVIA_RCVBUF") {
             options.receive_buffer = Some(bytes(&text)?);

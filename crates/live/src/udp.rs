@@ -5,6 +5,7 @@
 //! Sending sockets are never connected and have path MTU discovery on PROBE: only then does the
 //! kernel number the datagrams of a train 0, 1, 2 …, which the ICRC has to know.
 
+pub(crate) mod faults;
 mod groups;
 mod inlet;
 mod receive;
@@ -16,7 +17,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::os::fd::AsFd;
 
-use engine::{Error, ErrorKind, GidEntry};
+use engine::{Direction, Error, ErrorKind, GidEntry};
 use libc::c_int;
 use socket2::{Domain, Protocol, Socket, Type};
 use wire::Gid;
@@ -28,6 +29,7 @@ use crate::info::DeviceInfo;
 use crate::options::Options;
 use crate::sys::set_int;
 
+use faults::{Leaving, Line};
 use inlet::Inlets;
 use receive::Receiver;
 use send::Sender;
@@ -42,6 +44,8 @@ pub(crate) struct UdpLink {
     inlets: Inlets,
     receiver: Receiver,
     sender: Sender,
+    /// Where sent packets go first if there are to be faults.
+    leaving: Option<Box<Line<Leaving>>>,
     receive_buffer: u64,
     slots: Vec<u8>,
 }
@@ -92,10 +96,12 @@ impl UdpLink {
         while gids.last().is_some_and(|entry| entry.gid.is_zero()) {
             gids.pop();
         }
+        let sent_faults = options.faults.as_ref().filter(|plan| !plan.tx.is_none());
         let link = Self {
             counters: LinkCounters::default(),
-            receiver: Receiver::new(options.faults, inbound),
+            receiver: Receiver::new(options.faults.as_ref(), inbound),
             sender: Sender::new(ports[0].ip, outbound),
+            leaving: sent_faults.map(|plan| Line::new(Direction::Tx, &plan.tx)),
             ports,
             inlets,
             receive_buffer,

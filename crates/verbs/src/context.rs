@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use engine::{AsyncEvent, Counters, Error, ErrorKind, GidEntry, MrId, Result, limits};
+use engine::{AsyncEvent, Counters, Error, ErrorKind, GidEntry, LinkState, MrId, Result, limits};
 use live::{DeviceInfo, LinkCounters, Nic, Options, Region};
 use wire::{Gid, Mtu};
 
@@ -152,10 +152,11 @@ impl Context {
     /// The port.
     pub fn port(&self) -> PortInfo {
         let info = self.device();
-        let (active_mtu, gid_table_len) =
-            self.nic().control(|dev, _| (dev.mtu(), dev.gids().len()));
+        let (active_mtu, gid_table_len, link) =
+            self.nic().control(|dev, _| (dev.mtu(), dev.gids().len(), dev.link()));
+        let active = info.netdev.up && link == LinkState::Up;
         PortInfo {
-            state: if info.netdev.up { PortState::Active } else { PortState::Down },
+            state: if active { PortState::Active } else { PortState::Down },
             active_mtu,
             max_mtu: Mtu::B4096,
             max_msg_sz: limits::MAX_MESSAGE,

@@ -184,6 +184,7 @@ mod qp;
 mod sharing;
 mod srq;
 
+pub use engine::faults::FaultPlan;
 pub use engine::{
     Access, AddressVector, AsyncEvent, AttrMask, BindWindow, Completion, Counters, CqId, Datagram,
     Error, ErrorKind, GidEntry, Moderation, MrId, MwId, NetworkHeader, PdId, PostError, QpAttr,
@@ -191,8 +192,8 @@ pub use engine::{
     SendRequest, Sge, SrqAttr, SrqId, WcData, WcOpcode, WcStatus, WindowType, limits,
 };
 pub use live::{
-    DeviceInfo, LinkCounters, NetDev, Options, Region, SignalKind, flush_all, leave_now, sigaction,
-    signal, signals_changed,
+    DeviceInfo, FaultNews, LinkCounters, NetDev, Options, Region, SignalKind, flush_all, leave_now,
+    sigaction, signal, signals_changed, watch_faults,
 };
 pub use wire::{Encapsulation, Gid, LKey, Mac, Mtu, PKey, Psn, QKey, Qpn, RKey, Span};
 

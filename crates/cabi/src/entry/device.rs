@@ -128,6 +128,7 @@ pub(crate) unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> 
 pub(crate) unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
     object("ibv_open_device", || {
         let info = lock(&find_device(device)?.info).clone();
+        crate::log::watch_faults();
         let context = Context::open(&info)?;
         flush_at_exit();
         let public = ops::context(device, context.async_fd());

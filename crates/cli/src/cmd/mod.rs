@@ -9,7 +9,7 @@ pub(crate) mod run;
 
 use crocevia::DeviceInfo;
 
-use engine::faults::FaultSpec;
+use engine::faults::FaultPlan;
 
 use crate::error::{Failure, Result};
 
@@ -22,6 +22,6 @@ pub(crate) fn devices(addr: Option<&str>) -> Result<Vec<DeviceInfo>> {
 }
 
 /// A fault specification, or what is wrong with it.
-pub(crate) fn parse_faults(spec: &str) -> Result<FaultSpec> {
+pub(crate) fn parse_faults(spec: &str) -> Result<FaultPlan> {
     spec.parse().map_err(|error| Failure::usage(format!("{error}")))
 }

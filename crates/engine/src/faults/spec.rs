@@ -7,12 +7,14 @@ use std::str::FromStr;
 
 use wire::{Rate, Span};
 
-use super::{Chance, EcnSpec, FaultSpec};
+use super::{Chance, EcnSpec, FaultPlan, FaultSpec};
 use crate::error::Error;
 
-const FIELDS: &str = "loss, dup, reorder, corrupt, delay, jitter, rate, queue, ecn, seed";
+pub(super) const FIELDS: &str = "loss, dup, reorder, corrupt, delay, jitter, rate, queue, ecn, \
+                                 fail and seed; behind `tx.` for what is sent, else for what is \
+                                 received";
 const CHANCE: &str = "a percentage such as 1% or 0.01%, or a fraction below 1 such as 0.01";
-const SPAN: &str = "a time of at most an hour, such as 20us (ns, us, ms, s)";
+pub(super) const SPAN: &str = "a time of at most an hour, such as 20us (ns, us, ms, s)";
 const RATE: &str = "a rate above 0 such as 10gbit (bit, kbit, mbit, gbit)";
 const SIZE: &str = "a number of bytes above 0 such as 150000 or 256k (k, m: 1024, 1024²)";
 const ECN: &str = "KMIN:KMAX:PMAX with KMIN below KMAX, such as 100k:400k:10%";
@@ -40,37 +42,22 @@ impl FromStr for FaultSpec {
     /// | `queue` | `256k` | bytes that the queue takes (1 MiB if absent) |
     /// | `ecn` | `100k:400k:10%` | KMIN:KMAX:PMAX of RED marking by the queue's length |
     /// | `seed` | `42` | what the decisions are drawn from |
+    ///
+    /// One direction without one-shot faults: [`FaultPlan`] reads the whole notation.
     fn from_str(text: &str) -> Result<Self, Error> {
-        let mut spec = Self::NONE;
-        let mut seen: Vec<&str> = Vec::new();
-        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-            let Some((field, value)) = part.split_once('=') else {
-                return Err(Error::invalid(format!(
-                    "faults: expected FIELD=VALUE, found `{part}`; fields are {FIELDS}"
-                )));
-            };
-            let (field, value) = (field.trim(), value.trim());
-            if seen.contains(&field) {
-                return Err(Error::invalid(format!(
-                    "faults: expected each field once, found `{field}` again with `{value}`"
-                )));
-            }
-            seen.push(field);
-            spec.set(field, value)?;
+        let plan: FaultPlan = text.parse()?;
+        if plan.tx.is_none() && plan.rx.shots.is_empty() {
+            return Ok(plan.rx.spec);
         }
-        for (field, given) in [("ecn", spec.ecn.is_some()), ("queue", spec.queue.is_some())] {
-            if given && spec.rate.is_none() {
-                return Err(Error::invalid(format!(
-                    "faults: `{field}` works on the queue before a limited link: add rate={RATE}"
-                )));
-            }
-        }
-        Ok(spec)
+        Err(Error::invalid(format!(
+            "faults: expected the faults of one direction, without `tx.` and `fail`, found `{text}`"
+        )))
     }
 }
 
 impl FaultSpec {
-    fn set(&mut self, field: &str, value: &str) -> Result<(), Error> {
+    /// Reads the value of a field; `shown` is the field as it was written.
+    pub(super) fn set(&mut self, shown: &str, field: &str, value: &str) -> Result<(), Error> {
         let (done, expected) = match field {
             "loss" => (put(&mut self.loss, chance(value)), CHANCE),
             "dup" => (put(&mut self.dup, chance(value)), CHANCE),
@@ -84,14 +71,60 @@ impl FaultSpec {
             "seed" => (put(&mut self.seed, value.parse().ok()), SEED),
             _ => {
                 return Err(Error::invalid(format!(
-                    "faults: unknown field `{field}` (value `{value}`); fields are {FIELDS}"
+                    "faults: unknown field `{shown}` (value `{value}`); fields are {FIELDS}"
                 )));
             }
         };
         if done {
             return Ok(());
         }
-        Err(Error::invalid(format!("faults: {field}: expected {expected}, found `{value}`")))
+        Err(Error::invalid(format!("faults: {shown}: expected {expected}, found `{value}`")))
+    }
+
+    /// Refuses what works on the queue before a limited link where there is none.
+    pub(super) fn check(&self, prefix: &str) -> Result<(), Error> {
+        for (field, given) in [("ecn", self.ecn.is_some()), ("queue", self.queue.is_some())] {
+            if given && self.rate.is_none() {
+                return Err(Error::invalid(format!(
+                    "faults: `{prefix}{field}` works on the queue before a limited link: add \
+                     {prefix}rate={RATE}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the fields that differ from a perfect wire, each behind `prefix` and before a comma.
+    pub(super) fn write(&self, prefix: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let chances = [
+            ("loss", self.loss),
+            ("dup", self.dup),
+            ("reorder", self.reorder),
+            ("corrupt", self.corrupt),
+        ];
+        for (name, chance) in chances {
+            if chance != Chance::NEVER {
+                write!(f, "{prefix}{name}={chance},")?;
+            }
+        }
+        for (name, span) in [("delay", self.delay), ("jitter", self.jitter)] {
+            if span != Span::ZERO {
+                write!(f, "{prefix}{name}=")?;
+                write_span(f, span)?;
+                f.write_str(",")?;
+            }
+        }
+        if let Some(rate) = self.rate {
+            let (unit, scale) = largest(RATES, rate.as_bps());
+            write!(f, "{prefix}rate={}{unit},", rate.as_bps() / scale)?;
+        }
+        if let Some(queue) = self.queue {
+            write!(f, "{prefix}queue={queue},")?;
+        }
+        if let Some(EcnSpec { kmin, kmax, pmax }) = self.ecn {
+            write!(f, "{prefix}ecn={kmin}:{kmax}:{pmax},")?;
+        }
+        Ok(())
     }
 }
 
@@ -110,7 +143,7 @@ fn chance(text: &str) -> Option<Chance> {
     (ppb <= limit).then_some(Chance(ppb))
 }
 
-fn span(text: &str) -> Option<Span> {
+pub(super) fn span(text: &str) -> Option<Span> {
     if text == "0" {
         return Some(Span::ZERO);
     }
@@ -166,34 +199,7 @@ fn decimal(text: &str, scale: u64) -> Option<u64> {
 impl fmt::Display for FaultSpec {
     /// Writes what [`FromStr`] reads: the fields that differ from a perfect wire, and the seed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let chances = [
-            ("loss", self.loss),
-            ("dup", self.dup),
-            ("reorder", self.reorder),
-            ("corrupt", self.corrupt),
-        ];
-        for (name, chance) in chances {
-            if chance != Chance::NEVER {
-                write!(f, "{name}={chance},")?;
-            }
-        }
-        for (name, span) in [("delay", self.delay), ("jitter", self.jitter)] {
-            if span != Span::ZERO {
-                write!(f, "{name}=")?;
-                write_span(f, span)?;
-                f.write_str(",")?;
-            }
-        }
-        if let Some(rate) = self.rate {
-            let (unit, scale) = largest(RATES, rate.as_bps());
-            write!(f, "rate={}{unit},", rate.as_bps() / scale)?;
-        }
-        if let Some(queue) = self.queue {
-            write!(f, "queue={queue},")?;
-        }
-        if let Some(EcnSpec { kmin, kmax, pmax }) = self.ecn {
-            write!(f, "ecn={kmin}:{kmax}:{pmax},")?;
-        }
+        self.write("", f)?;
         write!(f, "seed={}", self.seed)
     }
 }
@@ -211,7 +217,7 @@ impl fmt::Display for Chance {
     }
 }
 
-fn write_span(f: &mut fmt::Formatter<'_>, span: Span) -> fmt::Result {
+pub(super) fn write_span(f: &mut fmt::Formatter<'_>, span: Span) -> fmt::Result {
     let ps = span.as_ps();
     let (name, scale) =
         SPANS.iter().rev().find(|(_, scale)| ps.is_multiple_of(*scale)).unwrap_or(&SPANS[0]);

@@ -4,9 +4,11 @@ use proptest::prelude::*;
 use wire::{Instant, Rate, Span};
 
 use super::{
-    Chance, Delivered, EcnSpec, FaultItem, FaultSpec, FaultStage, MAX_HELD, REORDER_HOLD,
-    REORDER_OVERTAKERS,
+    Chance, Delivered, EcnSpec, FaultItem, FaultKind, FaultPlan, FaultSpec, FaultStage, MAX_HELD,
+    MAX_HELD_BYTES, REORDER_HOLD, REORDER_OVERTAKERS,
 };
+
+mod once;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Item {
@@ -99,7 +101,9 @@ fn rates_are_met_and_counted() {
 fn the_same_seed_decides_the_same_and_streams_differ() {
     let run = |text: &str, stream| {
         let mut wire = FaultStage::new(text.parse().unwrap(), stream);
-        (0..2000).for_each(|number| wire.push(us(1), Item::new(number)));
+        for number in 0..2000 {
+            wire.push(us(1), Item::new(number));
+        }
         drain(&mut wire)
     };
     let text = "loss=20%,dup=20%,reorder=20%,corrupt=20%,jitter=3us,seed=1";
@@ -112,7 +116,9 @@ fn the_same_seed_decides_the_same_and_streams_differ() {
 fn a_kind_switched_off_leaves_the_others_where_they_were() {
     let lost = |text: &str| {
         let mut wire = stage(text);
-        (0..1000).for_each(|number| wire.push(us(1), Item::new(number)));
+        for number in 0..1000 {
+            wire.push(us(1), Item::new(number));
+        }
         let mut arrived = numbers(&drain(&mut wire));
         arrived.sort_unstable();
         arrived.dedup();
@@ -125,7 +131,9 @@ fn a_kind_switched_off_leaves_the_others_where_they_were() {
 fn a_reordered_packet_is_overtaken_by_a_few_only() {
     let mut wire = stage("reorder=5%,seed=11");
     let n = 10_000;
-    (0..n).for_each(|number| wire.push(us(1), Item::new(number)));
+    for number in 0..n {
+        wire.push(us(1), Item::new(number));
+    }
     let out = numbers(&drain(&mut wire));
     let mut late = 0;
     for (place, number) in out.iter().enumerate() {
@@ -214,7 +222,7 @@ fn what_has_no_bits_is_dropped_instead_of_damaged() {
     wire.push(us(0), Item::new(1));
     let out = drain(&mut wire);
     assert_eq!(numbers(&out), [1]);
-    assert!(out[0].corrupted && out[0].item.bits.unwrap().count_ones() == 1);
+    assert!(out[0].is_corrupted() && out[0].item.bits.unwrap().count_ones() == 1);
     assert_eq!(wire.counts().corrupted, 2);
 }
 
@@ -234,6 +242,12 @@ fn nothing_grows_without_bound() {
         wire.push(us(0), Item::new(number));
     }
     assert_eq!((wire.len(), wire.counts().overflowed), (MAX_HELD, 1));
+    let mut wire = stage("delay=1s");
+    let long = Item { length: MAX_HELD_BYTES / 4, ..Item::new(0) };
+    let kept: Vec<bool> = (0..6).map(|_| wire.push(us(0), long).is_empty()).collect();
+    assert_eq!(kept, [true, true, true, true, false, false]);
+    drain(&mut wire);
+    assert!(wire.push(us(9), long).is_empty(), "room again");
 }
 
 #[test]
@@ -285,6 +299,9 @@ fn refusals_name_field_value_and_expectation() {
         ("ecn=1:2:1%", &["`ecn`", "rate="]),
         ("seed=x", &["seed", "whole number", "`x`"]),
         ("loss=1%,loss=2%", &["once", "`loss`", "`2%`"]),
+        ("loss=1%,rx.loss=2%", &["once", "`rx.loss`", "`2%`"]),
+        ("tx.loss=1%", &["one direction", "`tx.loss=1%`"]),
+        ("fail=drop@1", &["one direction", "`fail`"]),
     ] {
         let sentence = text.parse::<FaultSpec>().expect_err(text).to_string();
         for word in words {

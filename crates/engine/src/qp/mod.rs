@@ -28,7 +28,7 @@ use crate::limits;
 use crate::memory::{HostMemory, Payload};
 use crate::qp::build::Builder;
 use crate::qp::facts::{Facts, Shared};
-use crate::qp::refusal::Broken;
+use crate::qp::refusal::{Broken, Fault};
 use crate::qp::requester::{Fatal, Requester};
 use crate::qp::responder::Responder;
 use crate::srq::RecvQueue;
@@ -138,6 +138,29 @@ impl QueuePair {
         self.fail(sh, now, None);
         if let Some(event) = broken.event {
             sh.raise(event);
+        }
+    }
+
+    /// Whether a packet comes from the connected peer.
+    pub(crate) fn is_of(&self, packet: &Packet<Payload<'_>>) -> bool {
+        self.facts.path.is_some_and(|path| {
+            (path.destination, path.source) == (packet.path.source, packet.path.destination)
+        })
+    }
+
+    /// Answers the expected request with the NAK of `fault`, or, without one, as if it were ahead.
+    pub(crate) fn refuse<M: HostMemory>(
+        &mut self,
+        sh: &mut Shared<M>,
+        now: Instant,
+        fault: Option<Fault>,
+    ) {
+        match fault {
+            Some(fault) => {
+                let outcome = self.responder.answer(&self.facts, sh, now, fault);
+                self.break_off(sh, now, outcome);
+            }
+            None => self.responder.miss(&self.facts, sh),
         }
     }
 

@@ -1,6 +1,8 @@
 //! The responder: admits requests in the order of checks of the transport rules, executes them, and
 //! notes what is owed. It never calls the requester and never sends; `replies` does.
 
+mod answer;
+
 use std::collections::VecDeque;
 
 use wire::{Instant, Msn, NakCode, Operation, Packet, Position, RKey, Syndrome};
@@ -108,13 +110,7 @@ impl Responder {
                 }
                 Ok(())
             }
-            Err(Fault::NotReady) => {
-                sh.count_fault(q, Fault::NotReady);
-                self.silent = Silent::RnrNak;
-                self.owed.nak(self.expected, Syndrome::RnrNak(q.min_rnr_timer));
-                Ok(())
-            }
-            Err(fault) => Err(self.refuse(q, sh, now, fault)),
+            Err(fault) => self.answer(q, sh, now, fault),
         }
     }
 

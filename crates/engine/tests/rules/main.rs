@@ -25,5 +25,6 @@ mod responder_checks;
 mod responder_order;
 mod sched;
 mod state;
+mod strikes;
 mod uc;
 mod window;

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use engine::FaultSet;
 use socket2::{Domain, Socket, Type};
 use wire::checksum::Check;
 use wire::ethernet::Ethernet;
@@ -30,6 +31,17 @@ const NEIGHBOURS: usize = 16;
 
 /// What the device or the link has to say of a received packet, if it is not as usual.
 pub(crate) type Remark = Option<&'static str>;
+
+/// What is known of a sent packet beforehand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct SentNote {
+    /// It has been sent before.
+    pub(crate) again: bool,
+    /// The faults that were injected into it.
+    pub(crate) faults: FaultSet,
+    /// What else there is to say.
+    pub(crate) remark: Remark,
+}
 
 /// A text of bounded length, made without allocation; what does not fit is left out.
 #[derive(Clone, Copy)]
@@ -109,7 +121,7 @@ pub(super) fn attach(
     let inbound =
         Inbound { attached: Arc::clone(&attached), time: 0, lost: 0, peers: Peers::new() };
     let outbound =
-        Outbound { attached, time: 0, hops, again: VecDeque::new(), peers: Peers::new() };
+        Outbound { attached, time: 0, hops, notes: VecDeque::new(), peers: Peers::new() };
     (inbound, outbound)
 }
 
@@ -261,19 +273,26 @@ pub(crate) struct Outbound {
     time: u64,
     /// Of packets to which none is given, IPv4 and IPv6.
     hops: [u8; 2],
-    /// Places in the send buffer of packets that have been sent before, in order.
-    again: VecDeque<usize>,
+    /// Places in the send buffer of packets of which there is something to say, in order.
+    notes: VecDeque<(usize, SentNote)>,
     peers: Peers,
 }
 
 impl Outbound {
     /// The packet at this place in the send buffer is a repetition.
     pub(crate) fn again(&mut self, start: usize) {
-        if self.again.back().is_some_and(|&last| last >= start) {
+        self.note(start, SentNote { again: true, ..SentNote::default() });
+    }
+
+    /// This is to be said of the packet at this place in the send buffer.
+    pub(crate) fn note(&mut self, start: usize, note: SentNote) {
+        if self.notes.back().is_some_and(|&(last, _)| last >= start) {
             // The buffer has been begun anew.
-            self.again.clear();
+            self.notes.clear();
         }
-        self.again.push_back(start);
+        if note != SentNote::default() {
+            self.notes.push_back((start, note));
+        }
     }
 
     /// Messages are about to be sent. (They may arrive before the call that sends them returns.)
@@ -285,46 +304,66 @@ impl Outbound {
     pub(crate) fn message(&mut self, from: IpAddr, port: u16, message: &Outgoing, buffer: &[u8]) {
         let end = message.start + message.len;
         let segment = usize::from(message.segment).max(1);
+        for (index, start) in (message.start..end).step_by(segment).enumerate() {
+            let Some(transport) = buffer.get(start..end.min(start + segment)) else { return };
+            let note = self.take_note(start);
+            self.packet((from, port), message, index as u16, transport, note);
+        }
+    }
+
+    /// Captures a packet of a message, the number `index` in it.
+    pub(crate) fn packet(
+        &mut self,
+        (from, source_port): (IpAddr, u16),
+        message: &Outgoing,
+        index: u16,
+        transport: &[u8],
+        note: SentNote,
+    ) {
         let to = message.to.ip();
         let hop_limit = match message.hop_limit {
             0 => self.hops[usize::from(to.is_ipv6())],
             other => other,
         };
         let ethernet = self.ethernet(to);
-        for (index, start) in (message.start..end).step_by(segment).enumerate() {
-            let Some(transport) = buffer.get(start..end.min(start + segment)) else { return };
-            let mut comment = Text::default();
-            if self.is_again(start) {
-                comment.add(format_args!("retransmission of PSN {}", psn(transport)));
-            }
-            let notes = Notes {
-                direction: Some(Direction::Outbound),
-                comment: Some(comment.as_str()).filter(|text| !text.is_empty()),
-                ..Notes::default()
-            };
-            let envelope = Envelope {
-                from,
-                to,
-                source_port: port,
-                traffic_class: message.traffic_class,
-                hop_limit,
-                ident: index as u16,
-                flags: DONT_FRAGMENT,
-            };
-            self.attached.packet(self.time, ethernet, &envelope, transport, notes);
+        let mut comment = Text::default();
+        if note.again {
+            comment.add(format_args!("retransmission of PSN {}", psn(transport)));
         }
+        if !note.faults.is_empty() {
+            comment.add(format_args!("injected: {}", note.faults));
+        }
+        if let Some(remark) = note.remark {
+            comment.add(remark);
+        }
+        let notes = Notes {
+            direction: Some(Direction::Outbound),
+            comment: Some(comment.as_str()).filter(|text| !text.is_empty()),
+            ..Notes::default()
+        };
+        let envelope = Envelope {
+            from,
+            to,
+            source_port,
+            traffic_class: message.traffic_class,
+            hop_limit,
+            ident: index,
+            flags: DONT_FRAGMENT,
+        };
+        self.attached.packet(self.time, ethernet, &envelope, transport, notes);
     }
 
-    fn is_again(&mut self, start: usize) -> bool {
+    /// What is to be said of the packet at this place.
+    pub(crate) fn take_note(&mut self, start: usize) -> SentNote {
         // Those before it were refused by the kernel.
-        while self.again.front().is_some_and(|&first| first < start) {
-            self.again.pop_front();
+        while self.notes.front().is_some_and(|&(first, _)| first < start) {
+            self.notes.pop_front();
         }
-        let found = self.again.front() == Some(&start);
-        if found {
-            self.again.pop_front();
+        let found = self.notes.front().filter(|(first, _)| *first == start).map(|(_, note)| *note);
+        if found.is_some() {
+            self.notes.pop_front();
         }
-        found
+        found.unwrap_or_default()
     }
 
     fn ethernet(&mut self, to: IpAddr) -> Ethernet {

@@ -6,7 +6,10 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use wire::Span;
 
 use super::CLOSE;
 use crate::capture;
@@ -23,12 +26,20 @@ static PROCESS: AtomicU32 = AtomicU32::new(0);
 static BELL_FD: AtomicI32 = AtomicI32::new(-1);
 /// Open NICs.
 static NICS: AtomicU32 = AtomicU32::new(0);
+/// What leaving may take beyond [`CLOSE`], in nanoseconds: injected faults hold packets back.
+static LINGER: AtomicU64 = AtomicU64::new(0);
 static WANTED: AtomicBool = AtomicBool::new(false);
 /// NICs that have said their last words.
 static DONE: AtomicU32 = AtomicU32::new(0);
 
-/// A NIC is being opened.
-pub(super) fn opened() -> io::Result<()> {
+/// How long leaving may take.
+pub(super) fn longest() -> Duration {
+    CLOSE + Duration::from_nanos(LINGER.load(Ordering::Relaxed))
+}
+
+/// A NIC is being opened whose packets are held back for up to `linger`.
+pub(super) fn opened(linger: Span) -> io::Result<()> {
+    LINGER.fetch_max(linger.as_ns_ceil(), Ordering::Relaxed);
     if BELL.get().get().is_none() {
         let _ = BELL.get().set(EventFd::doorbell()?);
     }
@@ -65,8 +76,8 @@ pub(super) fn is_done() {
 }
 
 /// Lets the NICs of this process say their last words: for `_exit`. Takes at most 20 ms, longer
-/// only if what has been captured is still to be written. Safe to call from a signal handler, and
-/// in a child of a fork, where it does nothing.
+/// only where injected faults hold packets back or what has been captured is still to be written.
+/// Safe to call from a signal handler, and in a child of a fork, where it does nothing.
 pub fn leave_now() {
     let asked = NICS.load(Ordering::SeqCst);
     if asked == 0 || PROCESS.load(Ordering::SeqCst) != std::process::id() {
@@ -75,7 +86,7 @@ pub fn leave_now() {
     DONE.store(0, Ordering::SeqCst);
     WANTED.store(true, Ordering::SeqCst);
     sys::ring(BELL_FD.load(Ordering::SeqCst));
-    let patience = if capture::is_on() { CLOSE + capture::PATIENCE } else { CLOSE };
+    let patience = longest() + if capture::is_on() { capture::PATIENCE } else { Duration::ZERO };
     for _ in 0..patience.as_nanos() as u64 / NAP_NS {
         if DONE.load(Ordering::SeqCst) >= asked {
             return;

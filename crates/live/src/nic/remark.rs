@@ -43,7 +43,8 @@ pub(super) fn receive(
     said(&before, device.counters())
 }
 
-fn said(before: &Counters, after: &Counters) -> Remark {
+/// What the device says of the packet that it took between these counters.
+pub(super) fn said(before: &Counters, after: &Counters) -> Remark {
     let grown = REMARKS.iter().find(|(counter, _)| counter(after) != counter(before));
     if let Some((_, text)) = grown {
         return Some(text);

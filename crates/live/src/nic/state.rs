@@ -6,6 +6,7 @@ use wire::{Instant, Packet, Span};
 
 use super::remark;
 use crate::counters::LinkCounters;
+use crate::faultlog::FaultNews;
 use crate::mem::{ProcessMemory, Watch};
 use crate::udp::UdpLink;
 
@@ -24,7 +25,8 @@ pub(super) struct State {
 
 impl State {
     pub(super) fn new(device: Device<ProcessMemory>, link: UdpLink) -> Self {
-        Self { device, link, train: Train::default(), deadline: None }
+        let deadline = link.next_due();
+        Self { device, link, train: Train::default(), deadline }
     }
 
     pub(super) fn device(&mut self) -> &mut Device<ProcessMemory> {
@@ -62,6 +64,7 @@ impl State {
             None
         };
         let arrived = link.receive(now, everywhere, &mut sink);
+        let arrived = arrived + link.release(now, device, remark::said);
         let due = self.deadline.is_some_and(|deadline| deadline.is_due(now));
         let unblocked = link.is_blocked() && link.flush();
         if arrived == 0 && !due && !unblocked {
@@ -80,6 +83,9 @@ impl State {
     pub(super) fn transmit(&mut self, now: Instant, batches: usize) -> bool {
         let _watch = Watch::begin(now);
         let Self { device, link, train, .. } = self;
+        if link.holds() {
+            return self.transmit_held(now, batches);
+        }
         for _ in 0..batches {
             if !link.flush() {
                 return false;
@@ -95,6 +101,40 @@ impl State {
         }
         link.flush();
         false
+    }
+
+    /// The same where sent packets pass through a fault stage.
+    #[cold]
+    fn transmit_held(&mut self, now: Instant, batches: usize) -> bool {
+        let Self { device, link, train, .. } = self;
+        for _ in 0..batches {
+            if !link.let_out(now, device) {
+                return false;
+            }
+            let mut more = true;
+            while more && link.has_room() {
+                more = device.poll_transmit(now, link.train_limits(), Priorities::ALL, train);
+                if more {
+                    link.push(train);
+                }
+            }
+            link.hold(now);
+            if !more {
+                return link.let_out(now, device) && !link.is_holding();
+            }
+        }
+        link.let_out(now, device);
+        false
+    }
+
+    /// What there is to tell of injected faults since the last call.
+    pub(super) fn take_fault_news(&mut self) -> Vec<FaultNews> {
+        self.link.take_fault_news()
+    }
+
+    /// All injected faults in a line; `None` if none were asked for.
+    pub(super) fn fault_summary(&self) -> Option<FaultNews> {
+        self.link.fault_summary()
     }
 
     /// Works out when the next step is due.

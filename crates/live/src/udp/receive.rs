@@ -5,11 +5,13 @@ use std::fmt::Display;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 
-use engine::{FaultItem, FaultSpec, FaultStage, Payload};
+use engine::Payload;
+use engine::faults::{Direction, FaultKind, FaultPlan, FaultSet};
 use wire::error::{DropReason, Layer};
 use wire::transport::parse;
 use wire::{Encapsulation, Gid, Instant, Packet, Path};
 
+use super::faults::{Arriving, Line, Said};
 use super::inlet::{Inlet, Whose};
 use super::{Port, UdpLink, send};
 use crate::capture::{Envelope, Inbound, Remark};
@@ -19,8 +21,9 @@ use crate::mmsg::{self, Inbox, Incoming};
 
 pub(super) struct Receiver {
     inbox: Inbox,
-    gate: Gate,
-    stage: Option<FaultStage<Held>>,
+    pub(super) gate: Gate,
+    /// Where packets go first if there are to be faults.
+    pub(super) faults: Option<Box<Line<Arriving>>>,
 }
 
 /// What a packet has with it besides its bytes.
@@ -35,48 +38,12 @@ pub(super) struct Origin {
     pub(super) index: u16,
 }
 
-/// A packet that the fault stage holds.
-#[derive(Clone)]
-struct Held {
-    origin: Origin,
-    bytes: Vec<u8>,
-}
-
-impl FaultItem for Held {
-    fn wire_len(&self) -> u64 {
-        let ip = if self.origin.from.is_ipv4() { 20 } else { 40 };
-        (14 + ip + 8 + self.bytes.len()) as u64
-    }
-
-    fn mark_ce(&mut self) -> bool {
-        let capable = self.origin.traffic_class & 3 != 0;
-        if capable {
-            self.origin.traffic_class |= 3;
-        }
-        capable
-    }
-
-    fn corrupt(&mut self, entropy: u64) -> bool {
-        let len = self.bytes.len() as u64;
-        if len == 0 {
-            return false;
-        }
-        // The one byte of the BTH that the ICRC does not cover is no place for damage.
-        let place = match entropy / 8 % len {
-            4 => 5 % len,
-            other => other,
-        };
-        self.bytes[place as usize] ^= 1 << (entropy % 8);
-        true
-    }
-}
-
 impl Receiver {
-    pub(super) fn new(faults: Option<FaultSpec>, tap: Option<Inbound>) -> Self {
+    pub(super) fn new(faults: Option<&FaultPlan>, tap: Option<Inbound>) -> Self {
         Self {
             inbox: Inbox::new(),
             gate: Gate { checker: Checker::new(), tap },
-            stage: faults.map(|spec| FaultStage::new(spec, 0)),
+            faults: faults.map(|plan| Line::new(Direction::Rx, &plan.rx)),
         }
     }
 
@@ -88,7 +55,8 @@ impl Receiver {
 impl UdpLink {
     /// Takes what has arrived, at most one batch from each socket, and hands the packets to `sink`;
     /// how many messages there were. With `everywhere` unset, sockets that have long been quiet
-    /// are looked at only now and then.
+    /// are looked at only now and then. Where there are to be faults packets wait for
+    /// [`release`](Self::release) instead.
     pub(crate) fn receive(
         &mut self,
         now: Instant,
@@ -105,7 +73,7 @@ impl UdpLink {
                 total += self.take(now, number, sink);
             }
         }
-        total + usize::from(self.receiver.release(now, &mut self.counters, sink))
+        total
     }
 
     /// Takes a batch from a socket; how many messages it was.
@@ -131,11 +99,6 @@ impl UdpLink {
             receiver.message(now, index, (inlet, ports), counters, sink);
         }
         count
-    }
-
-    /// When the fault stage has something to hand on.
-    pub(crate) fn next_due(&self) -> Option<Instant> {
-        self.receiver.stage.as_ref().and_then(FaultStage::next_due)
     }
 }
 
@@ -177,32 +140,11 @@ impl Receiver {
                     continue;
                 }
             };
-            match &mut self.stage {
-                None => self.gate.pass(&origin, packet, false, counters, sink),
-                Some(stage) => stage.push(now, Held { origin, bytes: packet.to_vec() }),
+            match &mut self.faults {
+                None => self.gate.pass(&origin, packet, FaultSet::NONE, counters, sink),
+                Some(line) => line.arrives(now, origin, packet, &mut self.gate),
             }
         }
-    }
-
-    /// Hands on what the fault stage lets go; whether there was any.
-    fn release(
-        &mut self,
-        now: Instant,
-        counters: &mut LinkCounters,
-        sink: &mut impl FnMut(&Packet<Payload<'_>>) -> Remark,
-    ) -> bool {
-        let Some(stage) = &mut self.stage else { return false };
-        let mut any = false;
-        while let Some(out) = stage.pop(now) {
-            if let Some(tap) = self.gate.tap.as_mut().filter(|_| !any) {
-                tap.arrived();
-            }
-            any = true;
-            let Held { origin, bytes } = &out.item;
-            self.gate.pass(origin, bytes, out.corrupted, counters, sink);
-        }
-        counters.faults_injected = stage.counts().total();
-        any
     }
 }
 
@@ -235,27 +177,42 @@ fn origin(message: &Incoming, to: Gid) -> Origin {
 }
 
 /// The last check before the device.
-struct Gate {
+pub(super) struct Gate {
     checker: Checker,
-    tap: Option<Inbound>,
+    pub(super) tap: Option<Inbound>,
 }
 
 impl Gate {
-    /// Hands a packet on if it is in order; captures it in any case. `damaged` ones are known to be
-    /// wrong, and no lucky identification is looked for.
-    fn pass(
+    /// Hands a packet on if it is in order; captures it in any case, with the faults that it has
+    /// met. Of damaged ones no lucky identification is looked for.
+    pub(super) fn pass(
         &mut self,
         origin: &Origin,
         bytes: &[u8],
-        damaged: bool,
+        faults: FaultSet,
         counters: &mut LinkCounters,
         sink: &mut impl FnMut(&Packet<Payload<'_>>) -> Remark,
     ) {
+        let damaged = faults.contains(FaultKind::Corrupt);
         let remark = self.judge(origin, bytes, damaged, counters, sink);
-        if let Some(tap) = &mut self.tap {
-            let envelope = origin.envelope(self.checker.take_solved());
-            tap.packet(&envelope, bytes, remark.as_ref().map(|text| text as &dyn Display));
+        if self.tap.is_some() {
+            self.capture(origin, bytes, faults, remark);
         }
+    }
+
+    /// Captures a packet, if that is wanted.
+    pub(super) fn capture(
+        &mut self,
+        origin: &Origin,
+        bytes: &[u8],
+        faults: FaultSet,
+        remark: Remark,
+    ) {
+        let Some(tap) = &mut self.tap else { return };
+        let envelope = origin.envelope(self.checker.take_solved());
+        let said = Said { faults, remark };
+        let remark = (!said.is_empty()).then_some(&said as &dyn Display);
+        tap.packet(&envelope, bytes, remark);
     }
 
     /// Parses a packet, checks its ICRC and hands it on; what is to be said of it.
@@ -281,10 +238,7 @@ impl Gate {
             wrong => {
                 counters.rx_icrc_encapsulated += 1;
                 counters.rx_icrc_refused += u64::from(wrong == Verdict::Refused);
-                return Some(match damaged {
-                    true => "dropped, wrong ICRC (injected)",
-                    false => "dropped, wrong ICRC",
-                });
+                return Some("dropped, wrong ICRC");
             }
         }
         sink(&Packet {

@@ -34,24 +34,24 @@ const OUTBOX_LEN: usize = 4 << 16;
 
 /// Messages that wait for the kernel, oldest first.
 pub(super) struct Sender {
-    states: States,
+    pub(super) states: States,
     limits: TrainLimits,
-    buffer: Vec<u8>,
-    used: usize,
-    messages: Vec<Message>,
+    pub(super) buffer: Vec<u8>,
+    pub(super) used: usize,
+    pub(super) messages: Vec<Message>,
     /// Messages at the front that have been sent.
-    sent: usize,
+    pub(super) sent: usize,
     blocked: bool,
-    tap: Option<Outbound>,
+    pub(super) tap: Option<Outbound>,
 }
 
 #[derive(Clone, Copy)]
-struct Message {
-    out: Outgoing,
-    port: usize,
-    flow: usize,
-    packets: usize,
-    icrc: Flow,
+pub(super) struct Message {
+    pub(super) out: Outgoing,
+    pub(super) port: usize,
+    pub(super) flow: usize,
+    pub(super) packets: usize,
+    pub(super) icrc: Flow,
 }
 
 impl Sender {
@@ -249,9 +249,7 @@ impl UdpLink {
                 },
             }
         }
-        self.sender.messages.clear();
-        self.sender.sent = 0;
-        self.sender.used = 0;
+        self.sender.clear();
         true
     }
 }
@@ -309,6 +307,22 @@ impl Sender {
         seal(&mut self.states, flow, ident, out);
         self.used = end;
         Ok(())
+    }
+
+    /// Forgets what was in the buffer.
+    pub(super) fn clear(&mut self) {
+        self.messages.clear();
+        self.sent = 0;
+        self.used = 0;
+    }
+
+    /// Puts a packet that is whole behind what is in the buffer, as a message of its own.
+    pub(super) fn append(&mut self, message: &Message, bytes: &[u8]) {
+        let Some(place) = self.buffer.get_mut(self.used..self.used + bytes.len()) else { return };
+        place.copy_from_slice(bytes);
+        let out = Outgoing { start: self.used, len: bytes.len(), ..message.out };
+        self.messages.push(Message { out, ..*message });
+        self.used += bytes.len();
     }
 
     /// Turns the first waiting message into one for each packet, because the kernel does not cut
