@@ -114,8 +114,8 @@ impl State {
             let mut more = true;
             while more && link.has_room() {
                 more = device.poll_transmit(now, link.train_limits(), Priorities::ALL, train);
-                if more {
-                    link.push(train);
+                if more && let Some(at) = link.push(train) {
+                    device.handle_unreadable(now, train, at);
                 }
             }
             link.hold(now);
