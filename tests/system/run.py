@@ -17,6 +17,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import capture  # noqa: E402
 import check  # noqa: E402
+import counters  # noqa: E402
 import demo  # noqa: E402
 import faults  # noqa: E402
 import harness  # noqa: E402
@@ -26,7 +27,8 @@ import pingpong  # noqa: E402
 import rxe  # noqa: E402
 import sharing  # noqa: E402
 
-SUITES = {"pingpong": pingpong, "perftest": perftest, "faults": faults, "sharing": sharing, "capture": capture, "pcap": pcap, "check": check, "rxe": rxe, "demo": demo}
+SUITES = {"pingpong": pingpong, "perftest": perftest, "faults": faults, "sharing": sharing, "stat": counters,
+          "capture": capture, "pcap": pcap, "check": check, "rxe": rxe, "demo": demo}
 
 
 class Tally:

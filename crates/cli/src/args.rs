@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
@@ -21,6 +22,7 @@ pub(crate) enum Command {
     Link(ListArgs),
     Gids(ListArgs),
     Devinfo(DevinfoArgs),
+    Stat(StatArgs),
     TcpPeer(IpAddr),
 }
 
@@ -31,6 +33,7 @@ Examples:
   crocevia run --faults loss=1%,seed=7 -- CMD    the same on a link that loses packets
   crocevia perf write-bw --pair                  bandwidth of RDMA WRITE between two processes
   crocevia link                                  what RDMA devices there are
+  crocevia stat -w                               what running programs send and receive
 
 Environment:
   CROCEVIA_ADDR     address or interface that the device is to have (--addr)
@@ -59,6 +62,7 @@ enum CommandRecord {
     Link(LinkRecord),
     Gids(GidsRecord),
     Devinfo(DevinfoArgs),
+    Stat(StatArgs),
     #[command(hide = true)]
     TcpPeer(TcpPeerRecord),
 }
@@ -215,6 +219,90 @@ pub(crate) struct DevinfoArgs {
     pub(crate) verbose: bool,
 }
 
+const STAT_EXAMPLES: &str = "\
+Examples:
+  crocevia stat                  all devices that are open, and why packets were dropped
+  crocevia stat --qp --pid 4711  every queue pair of a process
+  crocevia stat -a               every counter, one a line (docs/counters.md tells their meaning)
+  crocevia stat -w               rates, every second
+  crocevia stat -w0.1 --json     one JSON document a line, ten a second
+  crocevia stat --prometheus     for a scraper, or the node exporter's textfile collector
+
+Processes of this user in this network namespace are asked; root asks those of every user.
+
+Exit status: 0 if all have answered; 1 if one has not, or no device is open (with --json,
+--prometheus and --watch that is no failure); 2 for wrong usage.";
+
+/// Show what the devices of running programs count
+///
+/// Packets, bytes and messages, retransmissions, drops by cause: of each device of each running
+/// process, and of each of its queue pairs. Asking costs the process some microseconds.
+#[derive(Args, Debug)]
+#[command(after_help = STAT_EXAMPLES)]
+pub(crate) struct StatArgs {
+    /// Also each queue pair
+    #[arg(long)]
+    pub(crate) qp: bool,
+
+    /// Every counter, also those that are 0
+    #[arg(short, long, conflicts_with_all = ["json", "prometheus", "watch"])]
+    pub(crate) all: bool,
+
+    /// Again every INTERVAL seconds, as rates
+    #[arg(short, long, value_name = "INTERVAL", num_args = 0..=1, default_missing_value = "1")]
+    #[arg(value_parser = seconds)]
+    pub(crate) watch: Option<Duration>,
+
+    /// With --watch: end after so many times
+    #[arg(short, long, value_name = "N", requires = "watch")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+
+    /// Only this process
+    #[arg(long, value_name = "PID")]
+    pub(crate) pid: Option<u32>,
+
+    /// Only devices of this name, such as crocevia0
+    #[arg(long, value_name = "NAME")]
+    pub(crate) device: Option<String>,
+
+    /// Print JSON
+    #[arg(long, conflicts_with = "prometheus")]
+    pub(crate) json: bool,
+
+    /// Print Prometheus's text form
+    #[arg(long)]
+    pub(crate) prometheus: bool,
+
+    /// Seconds to wait for a process that does not answer
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
+    pub(crate) timeout: Duration,
+}
+
+/// In which form counters are shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum StatForm {
+    Table,
+    Json,
+    Prometheus,
+}
+
+impl StatArgs {
+    /// The form asked for.
+    pub(crate) fn form(&self) -> StatForm {
+        match (self.json, self.prometheus) {
+            (true, _) => StatForm::Json,
+            (_, true) => StatForm::Prometheus,
+            _ => StatForm::Table,
+        }
+    }
+}
+
+fn seconds(text: &str) -> std::result::Result<Duration, String> {
+    let value = text.parse::<f64>().ok().filter(|value| (0.01..=86_400.0).contains(value));
+    value.map(Duration::from_secs_f64).ok_or_else(|| "expected 0.01 to 86400 seconds".to_owned())
+}
+
 /// The other end of the demonstration's TCP steps; takes what every server of a pair is given.
 #[derive(Args, Debug)]
 struct TcpPeerRecord {
@@ -252,6 +340,7 @@ fn plan(record: CommandRecord) -> Result<Command> {
         CommandRecord::Link(args) => Command::Link(args.list),
         CommandRecord::Gids(args) => Command::Gids(args.list),
         CommandRecord::Devinfo(args) => Command::Devinfo(args),
+        CommandRecord::Stat(args) => Command::Stat(args),
         CommandRecord::TcpPeer(TcpPeerRecord { addr, port: _, announce: _ }) => {
             Command::TcpPeer(addr)
         }

@@ -35,6 +35,7 @@ fn dispatch(command: Command) -> Result<()> {
         Command::Link(args) => cmd::link::run(&args),
         Command::Gids(args) => cmd::gids::run(&args),
         Command::Devinfo(args) => cmd::devinfo::run(&args),
+        Command::Stat(args) => cmd::stat::run(&args),
         Command::TcpPeer(addr) => cmd::demo::tcp_peer(addr),
     }
 }

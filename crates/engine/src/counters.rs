@@ -30,37 +30,37 @@ crate::counter_table! {
             tx_bytes,
             /// SEND packets received by queue pairs that take them.
             rx_send_packets,
-            /// Payload bytes in them.
+            /// Payload bytes in SEND packets received.
             rx_send_bytes,
-            /// RDMA WRITE packets received likewise.
+            /// RDMA WRITE packets received by queue pairs that take them.
             rx_write_packets,
-            /// Payload bytes in them.
+            /// Payload bytes in RDMA WRITE packets received.
             rx_write_bytes,
-            /// READ request packets received likewise.
+            /// READ request packets received by queue pairs that take them.
             rx_read_packets,
-            /// READ response packets received likewise.
+            /// READ response packets received by queue pairs that take them.
             rx_read_response_packets,
-            /// Payload bytes in them.
+            /// Payload bytes in READ response packets received.
             rx_read_response_bytes,
-            /// Atomic request packets received likewise.
+            /// Atomic request packets received by queue pairs that take them.
             rx_atomic_packets,
-            /// Atomic response packets received likewise.
+            /// Atomic response packets received by queue pairs that take them.
             rx_atomic_response_packets,
-            /// ACK and NAK packets received likewise.
+            /// ACK and NAK packets received by queue pairs that take them.
             rx_ack_packets,
             /// SEND packets sent.
             tx_send_packets,
-            /// Payload bytes in them.
+            /// Payload bytes in SEND packets sent.
             tx_send_bytes,
             /// RDMA WRITE packets sent.
             tx_write_packets,
-            /// Payload bytes in them.
+            /// Payload bytes in RDMA WRITE packets sent.
             tx_write_bytes,
             /// READ request packets sent.
             tx_read_packets,
             /// READ response packets sent.
             tx_read_response_packets,
-            /// Payload bytes in them.
+            /// Payload bytes in READ response packets sent.
             tx_read_response_bytes,
             /// Atomic request packets sent.
             tx_atomic_packets,
@@ -120,7 +120,7 @@ crate::counter_table! {
             req_rnr_retries_exceeded,
             /// Packets sent again.
             retransmitted_packets,
-            /// Payload bytes in them.
+            /// Payload bytes sent again.
             retransmitted_bytes,
             /// Packets sent once more because acknowledgements stopped coming.
             tx_probes,
@@ -150,11 +150,11 @@ crate::counter_table! {
             flow_given_up,
             /// Accesses to registered memory that had gone or did not allow them.
             memory_faults,
-            /// CNPs sent.
+            /// CNPs sent; none as yet.
             np_cnp_sent,
             /// Packets received with the CE mark.
             np_ecn_marked_roce_packets,
-            /// CNPs handled.
+            /// CNPs that slowed a sender down; none as yet.
             rp_cnp_handled,
         }
         drops {
@@ -168,7 +168,7 @@ crate::counter_table! {
             rx_wrong_pkey,
             /// Packets with an opcode that is unknown, not offered or of another service.
             rx_wrong_opcode,
-            /// CNPs ignored: congestion control is off, or there is no such queue pair.
+            /// CNPs ignored: congestion control is off.
             rp_cnp_ignored,
             /// Datagrams with another Q_Key.
             rx_wrong_qkey,

@@ -245,6 +245,11 @@ impl<M: HostMemory> Device<M> {
         if !packet.bth.pkey.matches(PKey::DEFAULT) {
             return count!(sh, index, rx_wrong_pkey);
         }
+        if packet.path.traffic_class & 3 == 3
+            && let Some(tally) = sh.tallies.get_mut(index as usize)
+        {
+            tally.exceptions().np_ecn_marked_roce_packets += 1;
+        }
         sh.counters.came(operation, packet.payload.len());
         if flow {
             qp.receive_flow(sh, now, packet);

@@ -8,7 +8,7 @@ engine::counter_table! {
         counts {
             /// Messages taken from the kernel; one may hold a whole train of packets.
             rx_messages,
-            /// Packets in them.
+            /// Packets taken from the kernel.
             rx_packets,
             /// Packets for another process on the same address, sent on to it.
             rx_strays,
@@ -23,7 +23,7 @@ engine::counter_table! {
             tx_calls,
             /// Messages given to the kernel; one may hold a whole train of packets.
             tx_messages,
-            /// Packets in them.
+            /// Packets given to the kernel.
             tx_packets,
             /// Times that the kernel could take no more and the link had to wait.
             tx_blocked,
@@ -51,6 +51,8 @@ engine::counter_table! {
             faults_tx_marked,
         }
         drops {
+            /// Packets for another process that could not be sent on to it.
+            rx_strays_lost,
             /// Packets with a wrong ICRC.
             rx_icrc_encapsulated,
             /// Packets or messages shorter than their headers, or cut.

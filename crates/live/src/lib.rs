@@ -24,6 +24,7 @@ mod options;
 mod process;
 #[allow(unsafe_code)] // System calls.
 mod rights;
+mod stat;
 #[allow(unsafe_code)] // System calls.
 mod sys;
 mod udp;
@@ -41,3 +42,4 @@ pub use mem::{ProcessMemory, Region, SignalKind, sigaction, signal, signals_chan
 pub use netdev::{NetDev, netdevs};
 pub use nic::{EventSink, Nic, flush_all, leave_now};
 pub use options::Options;
+pub use stat::{DeviceStat, QpStat, Query, Silence, Silent, Stats, query};

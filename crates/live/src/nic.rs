@@ -9,6 +9,7 @@ mod parting;
 mod remark;
 mod state;
 mod thread;
+mod watch;
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -28,6 +29,7 @@ use crate::info::DeviceInfo;
 use crate::mem::ProcessMemory;
 use crate::options::Options;
 use crate::process::PerProcess;
+use crate::stat;
 use crate::sys;
 use crate::udp::{self, UdpLink};
 
@@ -62,6 +64,8 @@ const CLOSE: Duration = Duration::from_millis(20);
 pub struct Nic {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// `None`: nobody can ask what it has counted.
+    _watched: Option<stat::Guard>,
 }
 
 /// What the NIC's thread shares with everybody else.
@@ -148,7 +152,8 @@ impl Nic {
             system("cannot start its thread", e)
         })?;
         register(&shared);
-        Ok(Arc::new(Self { shared, thread: Mutex::new(Some(thread)) }))
+        let watched = watch::serve(&shared);
+        Ok(Arc::new(Self { shared, thread: Mutex::new(Some(thread)), _watched: watched }))
     }
 
     /// The device as it was found, its GID table as it could be bound.

@@ -1,9 +1,10 @@
 //! State of the process, begun anew in each child of a fork: a child must neither use its parent's
 //! nor wait for a lock that one of its parent's threads held at the fork.
 
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::sys::fork_generation;
+use crate::sys::{self, fork_generation};
 
 /// A value that each process has for itself. That of a parent stays in the memory of its children,
 /// out of use.
@@ -41,6 +42,23 @@ impl<T: Default + Sync> PerProcess<T> {
                 drop(unsafe { Box::from_raw(own) });
             }
         }
+    }
+}
+
+/// A descriptor that children of a fork give up: others tell by its end that this process has gone.
+#[derive(Debug)]
+pub(crate) struct Held<T: AsFd>(pub(crate) T);
+
+impl<T: AsFd> Held<T> {
+    pub(crate) fn new(of: T) -> Self {
+        sys::release_on_fork(of.as_fd());
+        Self(of)
+    }
+}
+
+impl<T: AsFd> Drop for Held<T> {
+    fn drop(&mut self) {
+        sys::keep_on_fork(self.0.as_fd());
     }
 }
 

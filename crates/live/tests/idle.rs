@@ -34,7 +34,10 @@ fn an_idle_nic_uses_no_processor_time() {
         a.post(round, SendOp::Write(b.remote(0)), a.sge(0, 64));
         a.success(round);
     }
-    // Both threads have been at work and go back to sleep.
+    let pid = Some(std::process::id());
+    let asked = live::query(&live::Query { pid, ..Default::default() }).unwrap();
+    assert_eq!(asked.devices.len(), 2);
+    // All threads have been at work and go back to sleep.
     std::thread::sleep(Duration::from_millis(20));
     let after = measure();
     assert!(fresh < Duration::from_millis(3), "never used: {fresh:?} of 300 ms");

@@ -188,8 +188,9 @@ pub use engine::faults::FaultPlan;
 pub use engine::{
     Access, AddressVector, AsyncEvent, AttrMask, BindWindow, Completion, Counters, CqId, Datagram,
     Error, ErrorKind, GidEntry, Moderation, MrId, MwId, NetworkHeader, PdId, PostError, QpAttr,
-    QpCap, QpInit, QpState, QpType, RecvRequest, Remote, Result, SendData, SendFlags, SendOp,
-    SendRequest, Sge, SrqAttr, SrqId, WcData, WcOpcode, WcStatus, WindowType, limits,
+    QpCap, QpCounters, QpInit, QpReport, QpState, QpType, RecvRequest, Remote, Result, SendData,
+    SendFlags, SendOp, SendRequest, Sge, SrqAttr, SrqId, WcData, WcOpcode, WcStatus, WindowType,
+    limits,
 };
 pub use live::{
     DeviceInfo, FaultNews, LinkCounters, NetDev, Options, Region, SignalKind, flush_all, leave_now,

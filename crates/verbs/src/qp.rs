@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use engine::{
-    AttrMask, Device, Error, PdId, PostError, QpAttr, QpCap, QpInit, QpState, QpType, RecvRequest,
-    Result, SendData, SendFlags, SendOp, SendRequest, SrqId,
+    AttrMask, Device, Error, PdId, PostError, QpAttr, QpCap, QpCounters, QpInit, QpReport, QpState,
+    QpType, RecvRequest, Result, SendData, SendFlags, SendOp, SendRequest, SrqId,
 };
 use live::ProcessMemory;
 use wire::{Gid, Instant, Psn, Qpn, RKey};
@@ -214,6 +214,20 @@ impl Qp {
     /// None while the queue pair exists.
     pub fn query(&self) -> Result<(QpAttr, QpInit)> {
         self.context.nic().control(|dev, _| dev.query_qp(self.qpn))
+    }
+
+    /// What it has counted since it was created, and how it stands: PSNs, queues, retries. Names
+    /// and meanings are in `docs/counters.md`.
+    ///
+    /// # Errors
+    /// `NotFound` if it has been destroyed.
+    pub fn report(&self) -> Result<QpReport> {
+        self.context.nic().control(|dev, _| dev.report_qp(self.qpn))
+    }
+
+    /// What it has counted since it was created; nothing in a child of a fork.
+    pub fn counters(&self) -> QpCounters {
+        self.report().map(|report| report.counters).unwrap_or_default()
     }
 
     /// The state.

@@ -6,6 +6,7 @@ pub(crate) mod gids;
 pub(crate) mod link;
 pub(crate) mod perf;
 pub(crate) mod run;
+pub(crate) mod stat;
 
 use crocevia::DeviceInfo;
 

@@ -5,6 +5,7 @@ mod help;
 mod list;
 mod perf;
 mod run;
+mod stat;
 
 use std::process::{Command, Output, Stdio};
 

@@ -68,7 +68,7 @@ macro_rules! exceptions {
 exceptions! {
     counts {
         retransmitted_packets: "Packets sent again.",
-        retransmitted_bytes: "Payload bytes in them.",
+        retransmitted_bytes: "Payload bytes sent again.",
         tx_probes: "Packets sent once more because acknowledgements stopped coming.",
         local_ack_timeout_err: "ACK timeouts.",
         packet_seq_err: "NAKs for a PSN sequence error received.",
@@ -92,9 +92,7 @@ exceptions! {
         duplicate_request: "Requests with a PSN behind the expected one.",
         rx_after_nak: "Of the requests ahead, those that came while a NAK was outstanding.",
         uc_dropped_messages: "UC messages cut by a gap.",
-        np_cnp_sent: "CNPs sent.",
         np_ecn_marked_roce_packets: "Packets received with the CE mark.",
-        rp_cnp_handled: "CNPs handled.",
     }
     drops {
         rx_wrong_address: "Packets from another address than the connected peer's.",

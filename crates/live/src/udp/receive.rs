@@ -135,8 +135,10 @@ impl Receiver {
                 Whose::Ours => (origin, packet),
                 Whose::SentOn(origin, packet) => (origin, packet),
                 Whose::Another(wrapped) => {
-                    counters.rx_strays += 1;
-                    send::send_on(ports, origin.to, &wrapped);
+                    match send::send_on(ports, origin.to, &wrapped) {
+                        true => counters.rx_strays += 1,
+                        false => counters.rx_strays_lost += 1,
+                    }
                     continue;
                 }
             };

@@ -345,17 +345,17 @@ impl Sender {
     }
 }
 
-/// Sends a stray packet on to the address that it came to. What cannot be sent is lost, as on the
-/// wire.
-pub(super) fn send_on(ports: &mut [Port], to: Gid, bytes: &[u8]) {
-    let Some(port) = ports.iter_mut().find(|port| port.gid == to) else { return };
+/// Sends a stray packet on to the address that it came to; whether it could be. If not it is lost,
+/// as on the wire.
+pub(super) fn send_on(ports: &mut [Port], to: Gid, bytes: &[u8]) -> bool {
+    let Some(port) = ports.iter_mut().find(|port| port.gid == to) else { return false };
     let flow = &mut port.flows[0];
     if flow.is_none() {
         *flow = open_flow(port.ip, port.scope, FIRST_PORT).ok();
     }
-    let Some((socket, _)) = flow else { return };
+    let Some((socket, _)) = flow else { return false };
     let address = socket_address(port.ip, ROCE_PORT, port.scope);
-    let _ = socket.send_to(bytes, &address.into());
+    socket.send_to(bytes, &address.into()).is_ok()
 }
 
 /// A sending socket of an address: on the port wished for if it is free, else on a random one.

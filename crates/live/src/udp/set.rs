@@ -25,7 +25,7 @@ use wire::transport::ROCE_PORT;
 
 use super::inlet::{self, Sharing};
 use super::stray::Secret;
-use crate::process::PerProcess;
+use crate::process::{Held, PerProcess};
 use crate::rights::{self, lock_byte};
 use crate::sys::{self, set_int};
 
@@ -196,22 +196,6 @@ fn listen(name: &str) -> io::Result<UnixListener> {
 
 fn system(ip: IpAddr, what: &str, why: &io::Error) -> Error {
     Error::new(ErrorKind::System, format!("{ip}: {what}: {why}"))
-}
-
-/// A descriptor that children of a fork give up: others tell by its end that this process has gone.
-pub(super) struct Held<T: AsFd>(T);
-
-impl<T: AsFd> Held<T> {
-    fn new(of: T) -> Self {
-        sys::release_on_fork(of.as_fd());
-        Self(of)
-    }
-}
-
-impl<T: AsFd> Drop for Held<T> {
-    fn drop(&mut self) {
-        sys::keep_on_fork(self.0.as_fd());
-    }
 }
 
 /// What came of one attempt.

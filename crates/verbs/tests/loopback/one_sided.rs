@@ -124,6 +124,27 @@ fn atomics() {
 }
 
 #[test]
+fn a_queue_pair_counts_what_it_sends_and_executes() {
+    let (a, b) = contexts();
+    let pair = Pair::rc(&a, &b);
+    let (from, to) = (pair.a.memory(10_000, 1), pair.b.memory(10_000, 2));
+    let before = pair.a.qp.counters();
+    for _ in 0..3 {
+        pair.a.run(SendOp::Write(to.remote(0)), &[from.sge(..)]);
+    }
+    let (after, executed) = (pair.a.qp.counters(), pair.b.qp.counters().traffic);
+    let sent = after.traffic;
+    assert_eq!(sent.tx_write_requests - before.traffic.tx_write_requests, 3);
+    // On a loaded machine some is sent again.
+    let again = after.exceptions.retransmitted_bytes;
+    assert_eq!(sent.tx_bytes - again - before.traffic.tx_bytes, 30_000);
+    assert_eq!((executed.rx_write_requests, executed.rx_bytes), (3, 30_000));
+    let report = pair.b.qp.report().unwrap();
+    assert_eq!((report.qpn, report.dest_qp), (pair.b.qp.qpn(), Some(pair.a.qp.qpn())));
+    assert_eq!(report.counters.exceptions.dropped(), 0, "nothing out of the ordinary");
+}
+
+#[test]
 fn atomics_of_many_count_right() {
     const CLIENTS: usize = 4;
     const EACH: u64 = 200;

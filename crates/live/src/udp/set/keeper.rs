@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::Instant;
 
-use super::{Held, JOIN, MAGIC, PATIENCE, RETRY, STAY, Set, known, listen, name};
+use super::{JOIN, MAGIC, PATIENCE, RETRY, STAY, Set, known, listen, name};
 use crate::eventfd::EventFd;
-use crate::process::PerProcess;
+use crate::process::{Held, PerProcess};
 use crate::{rights, sys};
 
 /// Members that are served at most.
