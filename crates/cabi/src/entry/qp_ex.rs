@@ -38,6 +38,8 @@ struct Built {
 enum Data {
     Sges(Range<usize>),
     Inline(Range<usize>),
+    /// More inline bytes than any queue pair takes; the request fails.
+    TooLong(usize),
 }
 
 impl Builder {
@@ -74,6 +76,9 @@ impl Builder {
         let start = self.bytes.len();
         let total = buffers.iter().fold(0_usize, |sum, b| sum.saturating_add(b.length));
         if total > limits::MAX_INLINE as usize {
+            if let Some(last) = self.last() {
+                last.data = Data::TooLong(total);
+            }
             return self.fail(PostError::Inline);
         }
         for buffer in buffers.iter().filter(|b| b.length > 0) {
@@ -92,6 +97,7 @@ impl Builder {
         let data = match &built.data {
             Data::Sges(range) => SendData::Sges(&self.sges[range.clone()]),
             Data::Inline(range) => SendData::Inline(&self.bytes[range.clone()]),
+            Data::TooLong(_) => SendData::Inline(&[]),
         };
         SendRequest {
             wr_id: built.wr_id,
@@ -226,6 +232,8 @@ unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
 /// A request that has been built and not yet posted.
 pub(crate) struct Building<'a> {
     pub request: SendRequest<'a>,
+    /// Inline bytes, which the request does not hold if there are too many.
+    pub inline: usize,
 }
 
 /// Runs `f` on what has been built so far.
@@ -240,7 +248,14 @@ pub(crate) unsafe fn building<R: Default>(
     let Some(builder) = (unsafe { &handle(qp).builder }) else { return R::default() };
     // SAFETY: the mutex taken by `wr_start` makes the builder this thread's.
     let builder = unsafe { &*builder.get() };
-    f(&mut builder.requests.iter().map(|built| Building { request: builder.request(built) }))
+    f(&mut builder.requests.iter().map(|built| {
+        let inline = match &built.data {
+            Data::Sges(_) => 0,
+            Data::Inline(range) => range.len(),
+            Data::TooLong(length) => *length,
+        };
+        Building { request: builder.request(built), inline }
+    }))
 }
 
 /// Send requests that still fit.

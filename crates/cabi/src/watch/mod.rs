@@ -10,6 +10,7 @@ mod memory;
 mod path;
 mod report;
 mod site;
+mod symbols;
 
 use std::cell::Cell;
 use std::sync::Mutex;

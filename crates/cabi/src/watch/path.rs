@@ -328,15 +328,15 @@ unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex, site: u64) -> c_int {
 fn built_work(built: &Building<'_>) -> SendWork {
     use crocevia::{SendData, SendFlags, SendOp};
     let request = &built.request;
-    let (inline, pieces, inline_length) = match request.data {
-        SendData::Inline(bytes) => (true, Vec::new(), bytes.len() as u64),
+    let (inline, pieces) = match request.data {
+        SendData::Inline(_) => (true, Vec::new()),
         SendData::Sges(list) => {
             let piece = |sge: &crocevia::Sge| Piece {
                 addr: sge.addr,
                 length: sge.length,
                 lkey: sge.lkey.get(),
             };
-            (false, list.iter().map(piece).collect(), 0)
+            (false, list.iter().map(piece).collect())
         }
     };
     let operation = match request.op {
@@ -355,7 +355,7 @@ fn built_work(built: &Building<'_>) -> SendWork {
         inline,
         addressed: request.datagram.is_some(),
         pieces,
-        inline_length,
+        inline_length: built.inline as u64,
     }
 }
 

@@ -113,6 +113,10 @@ fn finish(status: i32, clean: bool) -> Option<i32> {
     let (config, session) = (config::get()?, existing()?);
     // Another thread may hold it and never let go.
     let mut checker = session.checker.try_lock().ok()?;
+    if checker.watched().objects == 0 {
+        // A child of a fork, with nothing of its own.
+        return None;
+    }
     let left = if clean && status == 0 {
         let call = Call { name: "exit", site: Site(0) };
         checker.exit(call)

@@ -77,7 +77,7 @@ pub(super) fn caller() -> Site {
 }
 
 /// The module and the place in it, as `addr2line -e MODULE` takes it; with the name of the function
-/// if the module exports it.
+/// if it has one.
 pub(super) fn locate(site: Site) -> String {
     // The call before the address that it returns to.
     let Some(at) = site.0.checked_sub(1) else { return "?".to_owned() };
@@ -96,9 +96,27 @@ pub(super) fn locate(site: Site) -> String {
     // SAFETY: the base of a loaded module is its ELF header; `e_type` stands at 16.
     let fixed = unsafe { info.dli_fbase.cast::<u16>().add(8).read() } == libc::ET_EXEC;
     let base = if fixed { 0 } else { info.dli_fbase as u64 };
-    let place = format!("{module}+{:#x}", at.wrapping_sub(base));
-    match info.dli_sname.is_null() {
-        true => place,
-        false => format!("{place} ({})", text(info.dli_sname)),
+    let offset = at.wrapping_sub(base);
+    // The loader may know the program itself only by what it was called.
+    let is_program = info.dli_fbase as usize == program();
+    let file = if is_program { "/proc/self/exe" } else { &*path };
+    let name = super::symbols::name(file, offset).or_else(|| {
+        // SAFETY: null or a string of the loader.
+        unsafe { info.dli_sname.as_ref() }.map(|first| text(first).into_owned())
+    });
+    match name {
+        Some(name) => format!("{module}+{offset:#x} ({name})"),
+        None => format!("{module}+{offset:#x}"),
     }
+}
+
+/// Where the program itself is loaded: the module in which its entry point lies.
+fn program() -> usize {
+    // SAFETY: a plain query.
+    let entry = unsafe { libc::getauxval(libc::AT_ENTRY) };
+    // SAFETY: an empty record; every field is an address, for which null is a value.
+    let mut info: libc::Dl_info = unsafe { core::mem::zeroed() };
+    // SAFETY: `info` is writable; any address may be asked about.
+    unsafe { libc::dladdr(entry as *const c_void, &raw mut info) };
+    info.dli_fbase as usize
 }

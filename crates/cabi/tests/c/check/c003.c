@@ -3,10 +3,10 @@
 
 #define DEPTH 32
 
-static void unsignaled(int signaled)
+static void unsignaled(int count, int signaled)
 {
 	struct ibv_sge sge = at(0, 8);
-	for (int i = 0; i <= DEPTH; i++) {
+	for (int i = 0; i < count; i++) {
 		struct ibv_send_wr wr = send_wr(i, IBV_WR_RDMA_WRITE, &sge), *bad;
 		wr.send_flags = i == signaled ? IBV_SEND_SIGNALED : 0;
 		wr.wr.rdma.remote_addr = (uintptr_t)memory + 4096;
@@ -23,14 +23,16 @@ static void commit(void)
 {
 	connect_world();
 	expect_a("C003", "ibv_post_send", DEPTH);
-	unsignaled(-1);
+	unsignaled(DEPTH + 1, -1);
 	close_world();
 }
 
 static void miss(void)
 {
 	connect_world();
-	unsignaled(DEPTH - 1);
-	unsignaled(DEPTH - 1);
+	unsignaled(DEPTH, DEPTH - 1);
+	unsignaled(DEPTH, 0);
+	/* As many as fit, and none behind them. */
+	unsignaled(1, -1);
 	close_world();
 }

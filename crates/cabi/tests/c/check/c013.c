@@ -1,7 +1,7 @@
 /* Inline data of one byte too many. */
 #include "check.h"
 
-static void inline_write(uint32_t length)
+__attribute__((noinline)) static void inline_write(uint32_t length)
 {
 	struct ibv_qp_attr attr;
 	struct ibv_qp_init_attr init;

@@ -52,7 +52,7 @@ static inline void receive(struct ibv_qp *qp, uint64_t wr_id, size_t offset, uin
 }
 
 /* Posts a request that is refused with `code`. */
-static inline void refused(struct ibv_qp *qp, struct ibv_send_wr *wr, int code)
+__attribute__((noinline, unused)) static void refused(struct ibv_qp *qp, struct ibv_send_wr *wr, int code)
 {
 	struct ibv_send_wr *bad = NULL;
 	FAILS(ibv_post_send(qp, wr, &bad), code);
