@@ -32,7 +32,8 @@ struct Session {
     quarantine: Mutex<Quarantine>,
 }
 
-/// The session of this process, or of the one that it was forked from. Never freed.
+/// The session of this process; none in a child of a fork, which has no objects, and in which a
+/// lock that a thread of its parent held stays locked. Never freed.
 static SESSION: AtomicPtr<Session> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Whether calls are checked. Decided once, by the environment.
@@ -43,9 +44,11 @@ pub(crate) fn on() -> bool {
 
 fn existing() -> Option<&'static Session> {
     // SAFETY: null, or leaked by `session`.
-    let session = unsafe { SESSION.load(Ordering::Acquire).as_ref() }?;
-    // A child of a fork has no objects, and a lock that a thread of its parent held stays locked.
-    (session.pid == std::process::id()).then_some(session)
+    unsafe { SESSION.load(Ordering::Acquire).as_ref() }
+}
+
+extern "C" fn forked() {
+    SESSION.store(core::ptr::null_mut(), Ordering::Release);
 }
 
 /// The session of this process, if calls are checked.
@@ -54,14 +57,14 @@ fn session() -> Option<&'static Session> {
     if let Some(session) = existing() {
         return Some(session);
     }
-    let old = SESSION.load(Ordering::Acquire);
     let fresh = Box::into_raw(Box::new(Session {
         pid: std::process::id(),
         checker: Mutex::new(Checker::new(config.mode.strict)),
         quarantine: Mutex::default(),
     }));
-    match SESSION.compare_exchange(old, fresh, Ordering::AcqRel, Ordering::Acquire) {
-        Ok(_) => report::begin(),
+    let none = core::ptr::null_mut();
+    match SESSION.compare_exchange(none, fresh, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => report::begin(forked),
         // SAFETY: made above, and nobody else has seen it.
         Err(_) => drop(unsafe { Box::from_raw(fresh) }),
     }

@@ -71,11 +71,13 @@ extern "C" fn exiting(status: i32, _: *mut core::ffi::c_void) {
 }
 
 /// The first object of the process is about to be made.
-pub(super) fn begin() {
+pub(super) fn begin(forked: unsafe extern "C" fn()) {
     static ONCE: Once = Once::new();
-    // SAFETY: registers a function of the type wanted, which cannot unwind.
+    // SAFETY: registers functions of the types wanted, which cannot unwind; the one for a child of
+    // a fork only stores to an atomic.
     ONCE.call_once(|| unsafe {
         on_exit(exiting, core::ptr::null_mut());
+        libc::pthread_atfork(None, None, Some(forked));
     });
 }
 
@@ -113,8 +115,8 @@ fn finish(status: i32, clean: bool) -> Option<i32> {
     let (config, session) = (config::get()?, existing()?);
     // Another thread may hold it and never let go.
     let mut checker = session.checker.try_lock().ok()?;
-    if checker.watched().objects == 0 {
-        // A child of a fork, with nothing of its own.
+    // A child of a vfork runs in its parent's memory; a child of a fork has nothing of its own.
+    if session.pid != std::process::id() || checker.watched().objects == 0 {
         return None;
     }
     let left = if clean && status == 0 {
