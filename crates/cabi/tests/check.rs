@@ -28,19 +28,24 @@ fn names() -> Vec<String> {
     rules.chain(OTHERS.iter().map(|name| (*name).to_owned())).collect()
 }
 
+/// Compiles a program.
+fn compile(name: &str, source: &str, to: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
+    let program = support::library_dir().join(to);
+    let output = Command::new("cc")
+        .args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
+        .args([&program, &source, &support::library()])
+        .output()
+        .expect("the C compiler runs");
+    assert!(output.status.success(), "{name}: {}", support::said(&output));
+    program
+}
+
 /// Compiles all programs, once.
 fn programs() -> Option<&'static [(String, PathBuf)]> {
     static PROGRAMS: OnceLock<Option<Vec<(String, PathBuf)>>> = OnceLock::new();
     let compile = |name: String| {
-        let source = format!("tests/c/check/{name}.c");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
-        let program = support::library_dir().join(&name);
-        let output = Command::new("cc")
-            .args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
-            .args([&program, &source, &support::library()])
-            .output()
-            .expect("the C compiler runs");
-        assert!(output.status.success(), "{name}: {}", support::said(&output));
+        let program = compile(&name, &format!("tests/c/check/{name}.c"), &name);
         (name, program)
     };
     PROGRAMS
@@ -166,6 +171,20 @@ fn the_same_under_load() {
 fn program(rule: Rule) -> Option<&'static Path> {
     let found = programs()?.iter().find(|(name, _)| rule_of(name) == Some(rule));
     found.map(|(_, path)| path.as_path())
+}
+
+/// The programs that test the calls themselves do not notice the checker.
+#[test]
+fn calls_return_what_they_do_without_it() {
+    if let Some(reason) = missing() {
+        eprintln!("skipped: {reason}");
+        return;
+    }
+    for name in ["rc", "extended", "errors", "events", "datagrams", "windows", "leave", "gone"] {
+        let program = compile(name, &format!("tests/c/{name}.c"), &format!("plain-{name}"));
+        let run = run(&program, "", "strict", "");
+        assert!(run.status.success(), "{name}: {}\n{}", run.status, run.said);
+    }
 }
 
 #[test]

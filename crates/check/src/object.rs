@@ -17,6 +17,16 @@ pub enum Service {
     Ud,
 }
 
+impl Service {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Rc => "RC",
+            Self::Uc => "UC",
+            Self::Ud => "UD",
+        }
+    }
+}
+
 /// Sizes of a queue pair as granted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Caps {

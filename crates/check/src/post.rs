@@ -362,7 +362,7 @@ fn unoffered(service: Service, work: &SendWork) -> Option<(Rule, String)> {
         (_, Operation::Other(code)) => format!("opcode {code}"),
         (Service::Uc, Operation::Read | Operation::Atomic(_))
         | (Service::Ud, Operation::Read | Operation::Atomic(_) | Operation::Write) => {
-            format!("{name} on {service:?}")
+            format!("{name} on {}", service.name())
         }
         (Service::Ud, Operation::Send) if !work.addressed => {
             "a datagram without address handle".to_owned()

@@ -145,7 +145,7 @@ fn summary(checker: &Checker, left: usize, pid: u32, listed: bool) -> (String, S
     };
     let left_text = match (left, listed) {
         (0, _) | (_, true) => String::new(),
-        _ => format!("; {left} objects were left behind, not listed since the program failed"),
+        _ => format!("; it failed or ended by _exit, and left {left} objects behind"),
     };
     let text = format!(
         "crocevia check: {found}, in {} objects, {} sends, {} receives, {} completions of process \
