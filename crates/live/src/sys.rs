@@ -151,6 +151,14 @@ pub(crate) fn realtime_ns() -> u64 {
     (t.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(t.tv_nsec as u64)
 }
 
+/// Nanoseconds that the calling thread has had a processor.
+pub(crate) fn thread_ns() -> u64 {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `t` is a live timespec; the clock of the calling thread always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut t) };
+    (t.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(t.tv_nsec as u64)
+}
+
 /// What the machine is, and its operating system with its release.
 pub(crate) fn machine() -> (String, String) {
     let text = |field: &[libc::c_char]| {

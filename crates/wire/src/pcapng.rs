@@ -211,16 +211,25 @@ pub fn put_packet(
     notes: &Notes<'_>,
 ) {
     let len = (head.len() + body.len()) as u32;
-    let start = begin(out, ENHANCED_PACKET);
-    put_u32(out, interface.0);
-    put_u32(out, (time >> 32) as u32);
-    put_u32(out, time as u32);
-    put_u32(out, len);
-    put_u32(out, notes.original_len.unwrap_or(len).max(len));
+    let start = out.len();
+    let original_len = notes.original_len.unwrap_or(len).max(len);
+    let words = [
+        ENHANCED_PACKET,
+        0, // The length, once it is known.
+        interface.0,
+        (time >> 32) as u32,
+        time as u32,
+        len,
+        original_len,
+    ];
+    out.extend_from_slice(words.map(u32::to_le_bytes).as_flattened());
     out.extend_from_slice(head);
     out.extend_from_slice(body);
     pad(out);
-    let mut any = put_text(out, OPTION_COMMENT, notes.comment.unwrap_or_default());
+    let mut any = match notes.comment {
+        Some(comment) => put_text(out, OPTION_COMMENT, comment),
+        None => false,
+    };
     if let Some(direction) = notes.direction {
         put_option(out, packet::FLAGS, &(direction as u32).to_le_bytes());
         any = true;

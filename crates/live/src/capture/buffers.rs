@@ -12,11 +12,13 @@ use super::tap::Text;
 /// Bytes of a chunk; the longest packet fits.
 const CHUNK: usize = 256 << 10;
 /// Chunks at most.
-const CHUNKS: usize = 48;
+const CHUNKS: usize = 128;
 /// With so many waiting to be written, packets are cut.
 const CUT_FROM: usize = CHUNKS / 2;
+/// With so many, the writer does not rest.
+const NO_REST_FROM: usize = CHUNKS * 3 / 4;
 /// What is kept of a packet then: all headers, whatever they are.
-pub(super) const CUT_TO: usize = 160;
+pub(super) const CUT_TO: usize = 128;
 
 /// What has been captured and not written.
 #[derive(Default)]
@@ -232,13 +234,14 @@ impl Buffers {
         chunk
     }
 
-    /// For the writer: the chunk has been written.
-    pub(super) fn give_back(&mut self, mut chunk: Vec<u8>) {
+    /// For the writer: the chunk has been written; whether there is time for a rest.
+    pub(super) fn give_back(&mut self, mut chunk: Vec<u8>) -> bool {
         chunk.clear();
         if chunk.capacity() > 0 {
             self.free.push(chunk);
         }
         self.writing = false;
+        !self.hurry && !self.stop && self.full.len() < NO_REST_FROM
     }
 
     /// For the writer: nothing more can be written.

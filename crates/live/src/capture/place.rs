@@ -60,8 +60,8 @@ pub fn prepare(asked: &Path) -> engine::Result<()> {
     if kind_of(&path) != Kind::File {
         return Ok(());
     }
-    let fresh = OpenOptions::new().write(true).create_new(true).open(&path).is_ok();
-    let file = OpenOptions::new().write(true).open(&path).map_err(refused)?;
+    let fresh = !path.exists();
+    let file = OpenOptions::new().append(true).create(true).open(&path).map_err(refused)?;
     if sys::lock_file(file.as_fd()).unwrap_or(true) {
         file.set_len(0).map_err(refused)?;
         if fresh && path != asked {

@@ -16,6 +16,12 @@ use crate::sys;
 const LINGER: Duration = Duration::from_millis(50);
 /// Added to the thread's niceness: the program and its peers go first.
 const NICE: i32 = 10;
+/// Where there are fewer processors, the writer takes its time from those that it writes about:
+/// two programs that poll, each with a writer.
+const ENOUGH_PROCESSORS: usize = 4;
+/// There it rests so many times as long as it has worked.
+const REST: u64 = 8;
+const LONGEST_REST_NS: u64 = 2_000_000;
 const STACK: usize = 128 << 10;
 
 /// Starts the thread.
@@ -45,6 +51,8 @@ struct Target {
 
 fn run(shared: &Shared, target: &mut Target) -> io::Result<()> {
     let mut late = false;
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let rest = if processors < ENOUGH_PROCESSORS { REST } else { 0 };
     if let (Kind::File, Some(file)) = (target.place.kind, &target.place.file) {
         target.whole = file.metadata()?.len();
     }
@@ -76,8 +84,13 @@ fn run(shared: &Shared, target: &mut Target) -> io::Result<()> {
         drop(buffers);
         late = false;
         let chunk = chunk.unwrap_or_default();
+        let before = sys::thread_ns();
         target.put(shared, &introduction, &chunk)?;
-        lock(&shared.buffers).give_back(chunk);
+        let worked = sys::thread_ns().saturating_sub(before);
+        let rests = lock(&shared.buffers).give_back(chunk);
+        if rests && target.place.kind == Kind::File {
+            sys::nap((worked * rest).min(LONGEST_REST_NS));
+        }
     }
 }
 

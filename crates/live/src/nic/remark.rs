@@ -45,6 +45,10 @@ pub(super) fn receive(
 
 /// What the device says of the packet that it took between these counters.
 pub(super) fn said(before: &Counters, after: &Counters) -> Remark {
+    let usual = after.rx_accepted == before.rx_accepted + 1;
+    if usual && after.uc_dropped_messages == before.uc_dropped_messages {
+        return None;
+    }
     let grown = REMARKS.iter().find(|(counter, _)| counter(after) != counter(before));
     if let Some((_, text)) = grown {
         return Some(text);
@@ -66,6 +70,7 @@ mod tests {
     fn the_counter_that_grew_speaks() {
         let before = Counters { duplicate_request: 7, rx_packets: 3, ..Counters::default() };
         let usual = Counters { rx_packets: 4, ..before };
+        assert_eq!(said(&before, &Counters { rx_accepted: 1, ..usual }), None);
         assert_eq!(said(&before, &usual), None);
         let again = Counters { duplicate_request: 8, ..usual };
         assert_eq!(said(&before, &again), Some("duplicate request, executed before"));
