@@ -57,7 +57,8 @@ class Capture:
 
     def count(self, code):
         """Sum of a count over the interfaces: 4 seen, 5 left out, 7 dropped by the kernel, 8 kept."""
-        return sum(int.from_bytes(s[code], "little") for s in self.statistics)
+        last = {s["interface"]: s for s in self.statistics}
+        return sum(int.from_bytes(s[code], "little") for s in last.values())
 
     def way(self, direction):
         return [p for p in self.packets if p.direction == direction]
