@@ -126,6 +126,9 @@ fn arguments_that_do_not_go_together() {
         (&["write-bw", "-n", "5", "-D", "1"], &["cannot be used with"]),
         (&["write-bw", "-a", "-s", "64"], &["cannot be used with"]),
         (&["write-bw", "--pair", "127.0.0.1"], &["cannot be used with"]),
+        (&["write-bw", "--vs", "sctp"], &["sctp", "[possible values: tcp, udp]"]),
+        (&["write-bw", "--vs", "tcp", "--rounds", "0"], &["--rounds"]),
+        (&["write-bw", "--rounds", "2"], &["--vs"]),
     ];
     for (arguments, parts) in cases {
         fail(crocevia(&["perf"]).args(*arguments), 2, parts);
@@ -234,6 +237,110 @@ fn a_gid_index_that_is_empty_is_told_with_the_table() {
     let (code, text) = server.ending();
     assert_eq!(code, Some(1));
     assert!(text.contains("the other end") && text.contains("77"), "{text}");
+}
+
+/// The comparison's lines of `size` are RDMA and both rivals, each with `rounds` figures.
+#[track_caller]
+fn compares(result: &Value, size: u64, rounds: usize) {
+    let lines = result["vs"]["lines"].as_array().expect("lines");
+    let lines: Vec<&Value> = lines.iter().filter(|line| line["bytes"] == size).collect();
+    let over: Vec<&str> = lines.iter().filter_map(|line| line["over"].as_str()).collect();
+    assert_eq!(over, ["rdma", "tcp", "udp"], "{result}");
+    let number = |value: &Value| value.as_f64().expect("a number");
+    for line in &lines {
+        let figures: Vec<f64> =
+            line["rounds"].as_array().expect("figures").iter().map(number).collect();
+        assert_eq!(figures.len(), rounds, "{result}");
+        assert!(figures.iter().all(|&figure| figure > 0.0), "{result}");
+        let (min, median, max) =
+            (number(&line["min"]), number(&line["median"]), number(&line["max"]));
+        assert!(min <= median && median <= max, "{result}");
+        if line["over"] != "rdma" {
+            let expected = number(&lines[0]["median"]) / median;
+            assert!((number(&line["ratio"]) / expected - 1.0).abs() < 1e-9, "{result}");
+        }
+    }
+}
+
+#[test]
+fn rivals_of_every_test() {
+    let vs = ["--vs", "udp,tcp", "--rounds", "2", "-n", "20"];
+    for test in ["write-bw", "read-bw", "send-bw", "write-lat", "read-lat", "send-lat"] {
+        for size in [1, 9000] {
+            let size_text = size.to_string();
+            let result = pair(&[&[test, "-s", &size_text][..], &vs].concat());
+            compares(&result, size, 2);
+            let unit = if test.ends_with("lat") { "us" } else { "MB/s" };
+            assert_eq!(result["vs"]["unit"], unit);
+            assert_eq!(result["results"].as_array().map(Vec::len), Some(1), "{result}");
+        }
+    }
+    compares(&pair(&[&["atomic-bw"][..], &vs].concat()), 8, 2);
+    compares(&pair(&[&["atomic-lat"][..], &vs].concat()), 8, 2);
+    compares(&pair(&[&["send-bw", "-c", "UD", "-s", "512"][..], &vs].concat()), 512, 2);
+    let checked = pair(&[&["send-bw", "-s", "3000", "--check"][..], &vs].concat());
+    assert_eq!(checked["checked"]["bytes"], 2 * 20 * 3000, "{checked}");
+    compares(&pair(&["write-bw", "--vs", "tcp,udp", "-D", "0.1"]), 65536, 3);
+}
+
+#[test]
+fn rivals_of_messages_beyond_any_buffer() {
+    let vs = ["--vs", "tcp,udp", "--rounds", "1", "-n", "5", "-s", "3M"];
+    compares(&pair(&[&["write-bw"][..], &vs].concat()), 3 << 20, 1);
+    // That many datagrams at once would be lost: the ping-pong of them is left out, and said so.
+    let lat = pair(&[&["write-lat"][..], &vs].concat());
+    assert_eq!(lat["vs"]["lines"].as_array().map(Vec::len), Some(2), "{lat}");
+    assert!(lat["vs"]["notes"][0].as_str().is_some_and(|note| note.contains("udp")), "{lat}");
+}
+
+#[test]
+fn rivals_stand_in_a_table_below_the_rows() {
+    let mut command = crocevia(&["perf", "write-bw", "--pair", "--vs", "tcp,udp", "-n", "20"]);
+    let text = succeed(&mut command);
+    let table = text.split("RDMA/rival\n").nth(1).expect("a table");
+    for (line, over) in table.lines().zip(["rdma", "tcp", "udp"]) {
+        let columns: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(columns[..2], ["65536", over], "{text}");
+        let ratio = columns.last().expect("a ratio");
+        match over {
+            "rdma" => assert_eq!(*ratio, "-"),
+            _ => assert!(ratio.parse::<f64>().is_ok_and(|ratio| ratio > 0.0), "{text}"),
+        }
+    }
+    assert_eq!(text.matches("\n 65536      20 ").count(), 1, "{text}");
+}
+
+#[test]
+fn a_server_learns_of_the_rivals_from_its_client() {
+    let server = Server::start(&own(71), &["send-lat"]);
+    let arguments = ["send-lat", "--vs", "tcp,udp", "--rounds", "1", "-n", "20", "--json"];
+    let text = succeed(&mut server.client(&own(72), &arguments));
+    compares(&serde_json::from_str(&text).expect("JSON"), 2, 1);
+    assert_eq!(server.ending().0, Some(0));
+}
+
+#[test]
+fn a_server_from_before_the_rivals_is_told_apart() {
+    let listener = TcpListener::bind((own(81).as_str(), 0)).expect("a port");
+    let port = listener.local_addr().expect("an address").port().to_string();
+    let old = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a client");
+        let mut hello = String::new();
+        BufReader::new(&stream).read_line(&mut hello).expect("its hello");
+        let mut hello: Value = serde_json::from_str(&hello).expect("JSON");
+        let said = hello["Hello"].as_object_mut().expect("a hello");
+        said.remove("vs").expect("what an old end does not say");
+        said["ask"].as_object_mut().and_then(|ask| ask.remove("vs")).expect("the same");
+        writeln!(stream, "{hello}").expect("an answer");
+        let mut rest = String::new();
+        let _ = std::io::Read::read_to_string(&mut stream, &mut rest);
+        rest
+    });
+    let (server, client) = (own(81), own(82));
+    let mut client =
+        crocevia(&["perf", "write-bw", &server, "--addr", &client, "-p", &port, "--vs", "tcp"]);
+    fail(&mut client, 1, &["older", "--vs"]);
+    assert!(old.join().expect("the old server").contains("Failed"));
 }
 
 #[test]

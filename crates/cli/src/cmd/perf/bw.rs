@@ -290,24 +290,18 @@ pub(crate) fn serve(session: &mut Session, round: Round) -> Result<()> {
 
 /// Receive requests for the round. On an unreliable service a checked round takes what the one
 /// before has left over; without check they are kept up all the time.
-fn provide(session: &Session, layout: Layout, round: Round) -> Result<()> {
+fn provide(session: &mut Session, layout: Layout, round: Round) -> Result<()> {
+    let first = !std::mem::replace(&mut session.stocked, true);
     match (session.agreed.check, session.unreliable()) {
         (true, false) => session.post_receives(layout, round.first, round.count.unwrap_or(0)),
-        (true, true) if is_first(session, round) => {
-            session.post_receives(layout, 0, layout.slots as u64)
-        }
-        (false, _) if is_first(session, round) => {
+        (true, true) if first => session.post_receives(layout, 0, layout.slots as u64),
+        (false, _) if first => {
             let layout = session.layout(session.agreed.max_size());
             let count = u64::from(session.receives) * session.qps.len() as u64;
             session.post_receives(layout, 0, count)
         }
         _ => Ok(()),
     }
-}
-
-/// Whether this is the first round of the measurement.
-fn is_first(session: &Session, round: Round) -> bool {
-    round.first == 0 && session.agreed.sizes.first() == Some(&round.size)
 }
 
 fn await_end(session: &mut Session) -> Result<u64> {

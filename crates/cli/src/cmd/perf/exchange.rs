@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::plan::Ask;
 use super::report::Row;
+use super::rival::Bout;
+use super::versus::{Figure, Table};
 use crate::error::{Failure, Result};
 
 /// Version of the messages.
@@ -69,8 +71,15 @@ pub(crate) struct Verdict {
 /// What the two ends say.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) enum Message {
-    /// First word of each end.
-    Hello { version: u32, ask: Ask, mtu: u32, gid: [u8; 16] },
+    /// First word of each end. `vs`: it knows `--vs`; ends of before that do not say so.
+    Hello {
+        version: u32,
+        ask: Ask,
+        mtu: u32,
+        gid: [u8; 16],
+        #[serde(default)]
+        vs: bool,
+    },
     /// Second word of each end.
     Ends(Ends),
     /// The end can be sent to.
@@ -83,6 +92,14 @@ pub(crate) enum Message {
     Verdict(Verdict),
     /// Client: a result.
     Row(Row),
+    /// Client: a rival is next.
+    Bout(Bout),
+    /// Server: where the rival finds it.
+    Port(u16),
+    /// Server: what it has measured of the rival; of a ping-pong over TCP, that it has ended.
+    Figure(Figure),
+    /// Client: what all rivals gave.
+    Table(Table),
     /// Client: that was all.
     Finished,
     /// The end lives.
@@ -198,6 +215,14 @@ impl Control {
     /// The peer's address of the connection.
     pub(crate) fn peer_ip(&self) -> Option<std::net::IpAddr> {
         self.stream.peer_addr().ok().map(|address| address.ip().to_canonical())
+    }
+
+    /// The interface that an IPv6 address of the link is on; 0 if the connection does not tell.
+    pub(crate) fn scope(&self) -> u32 {
+        match self.stream.local_addr() {
+            Ok(std::net::SocketAddr::V6(address)) => address.scope_id(),
+            _ => 0,
+        }
     }
 
     /// Says something.

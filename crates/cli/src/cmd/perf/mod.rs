@@ -8,7 +8,9 @@ pub(crate) mod pair;
 mod pattern;
 pub(crate) mod plan;
 pub(crate) mod report;
+mod rival;
 mod session;
+pub(crate) mod versus;
 
 use std::net::IpAddr;
 
@@ -16,6 +18,7 @@ use exchange::{Control, Message};
 use plan::{Plan, Role};
 use report::{Checked, Outcome, Row};
 use session::{Session, Side};
+use versus::Table;
 
 use crate::error::{Failure, Result};
 use crate::render;
@@ -56,7 +59,7 @@ fn serve(session: &mut Session, plan: &Plan) -> Result<()> {
     if !quiet {
         report::header(&session.agreed, &session.identity)?;
     }
-    let mut rows = Vec::new();
+    let (mut rows, mut vs) = (Vec::new(), None);
     loop {
         match session.control.recv()? {
             Message::Begin(round) if session.agreed.test.is_latency() => lat::serve(session, round),
@@ -68,11 +71,16 @@ fn serve(session: &mut Session, plan: &Plan) -> Result<()> {
                 rows.push(row);
                 Ok(())
             }
+            Message::Bout(bout) => rival::serve(session, bout),
+            Message::Table(table) => {
+                vs = Some(table);
+                Ok(())
+            }
             Message::Finished => break,
             other => Err(session.control.unexpected(&other, "the next size")),
         }?;
     }
-    let outcome = outcome(session, rows, None);
+    let outcome = outcome(session, rows, None, vs);
     match (plan.announce, plan.json) {
         (true, _) => Ok(()),
         (false, true) => report::json(&outcome),
@@ -94,13 +102,11 @@ fn measure(session: &mut Session, plan: &Plan) -> Result<()> {
     }
     let mut rows = Vec::new();
     let mut total = Checked::default();
+    let mut vs = session.agreed.vs.as_ref().map(|_| Table::new(session.agreed.test.is_latency()));
     for size in session.agreed.sizes.clone() {
-        let (row, checked) = if session.agreed.test.is_latency() {
-            let (row, checked) = lat::measure(session, size)?;
-            (Row::Lat(row), checked)
-        } else {
-            let (row, checked) = bw::measure(session, size)?;
-            (Row::Bw(row), checked)
+        let (row, checked) = match (session.agreed.vs.clone(), &mut vs) {
+            (Some(asked), Some(table)) => versus::measure(session, size, &asked, rdma, table)?,
+            _ => rdma(session, size)?,
         };
         total.messages += checked.messages;
         total.bytes += checked.bytes;
@@ -110,13 +116,32 @@ fn measure(session: &mut Session, plan: &Plan) -> Result<()> {
         }
         rows.push(row);
     }
+    if let Some(table) = &vs {
+        session.control.send(&Message::Table(table.clone()))?;
+    }
     session.control.send(&Message::Finished)?;
-    let outcome = outcome(session, rows, session.agreed.check.then_some(total));
+    let outcome = outcome(session, rows, session.agreed.check.then_some(total), vs);
     if plan.json { report::json(&outcome) } else { report::footer(&outcome) }
 }
 
-fn outcome(session: &Session, rows: Vec<Row>, checked: Option<Checked>) -> Outcome {
-    Outcome { agreed: session.agreed.clone(), identity: session.identity.clone(), rows, checked }
+/// One size of the RDMA test.
+fn rdma(session: &mut Session, size: u32) -> Result<(Row, Checked)> {
+    if session.agreed.test.is_latency() {
+        let (row, checked) = lat::measure(session, size)?;
+        return Ok((Row::Lat(row), checked));
+    }
+    let (row, checked) = bw::measure(session, size)?;
+    Ok((Row::Bw(row), checked))
+}
+
+fn outcome(
+    session: &Session,
+    rows: Vec<Row>,
+    checked: Option<Checked>,
+    vs: Option<Table>,
+) -> Outcome {
+    let (agreed, identity) = (session.agreed.clone(), session.identity.clone());
+    Outcome { agreed, identity, rows, checked, vs }
 }
 
 /// A failure of this end is told to the other, so that its person sees the reason too. What the

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use crocevia::Mtu;
 use serde::{Deserialize, Serialize};
 
+use super::versus::{Rival, Vs};
 use crate::error::{Failure, Result};
 
 /// Largest size of `-a`.
@@ -19,6 +20,7 @@ const DEFAULT_PORT: u16 = 18515;
 const DEFAULT_BW_SIZE: u32 = 65536;
 const DEFAULT_LAT_SIZE: u32 = 2;
 const DEFAULT_DEPTH: u32 = 128;
+const DEFAULT_ROUNDS: u32 = 3;
 const MAX_QPS: u32 = 1024;
 const MAX_SECONDS: f64 = 86_400.0;
 
@@ -167,10 +169,17 @@ Examples:
   crocevia perf send-lat 192.0.2.7 -n 10000       client of a server on 192.0.2.7
   crocevia perf read-bw --pair -a --check         all sizes, every byte verified
   crocevia perf send-bw --pair -c UD -s 1024 -D 5 --json
+  crocevia perf write-bw --pair --vs tcp,udp      beside TCP and bare UDP, 3 rounds in turn
 
 What both ends give must agree; what only one gives holds for both. MB is 2^20 bytes. BW peak is
 the best over stretches of at least a queue's depth and a twentieth of the messages. The latency
-of write and send is half a round trip, that of read and atomic a whole one, as perftest has it.";
+of write and send is half a round trip, that of read and atomic a whole one, as perftest has it.
+
+--vs runs on the same two addresses. bw: one TCP stream, written in messages of the same size, and
+trains of datagrams in the packet shape of the test, with credits so that none is lost, unchecked
+and uncopied; for read-bw both go from the server to the client. lat: a ping-pong that spins, over
+TCP with TCP_NODELAY, and of datagrams (to 64 KiB); for read-lat 8 bytes ask for the message. Both
+atomic tests stand beside a ping-pong of 8 bytes, one at a time, which atomic-bw gives as MB/s.";
 
 /// Measure bandwidth and latency between two hosts, in perftest's terms
 ///
@@ -240,6 +249,16 @@ pub(crate) struct PerfRecord {
     #[arg(long)]
     check: bool,
 
+    /// Measure rivals too, in turn with RDMA: kernel TCP, bare UDP; the server learns it by itself
+    #[arg(long, value_enum, value_name = "tcp,udp", value_delimiter = ',')]
+    #[arg(hide_possible_values = true)]
+    vs: Vec<Rival>,
+
+    /// Rounds of --vs, each size [default: 3]
+    #[arg(long, value_name = "N", requires = "vs")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+
     /// Run both ends: two processes on two loopback addresses
     #[arg(long)]
     pair: bool,
@@ -299,6 +318,7 @@ impl Plan {
                 mtu: record.mtu,
                 connection: record.connection,
                 check: record.check.then_some(true),
+                vs: Vs::new(record.vs, record.rounds.unwrap_or(DEFAULT_ROUNDS)),
             },
             gid_index: record.gid_index,
             port: record.port,
@@ -322,6 +342,9 @@ pub(crate) struct Ask {
     pub(crate) mtu: Option<u32>,
     pub(crate) connection: Option<Connection>,
     pub(crate) check: Option<bool>,
+    /// An end that does not know it does not read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) vs: Option<Vs>,
 }
 
 impl Ask {
@@ -336,6 +359,7 @@ impl Ask {
             mtu: None,
             connection: None,
             check: None,
+            vs: None,
         }
     }
 
@@ -408,6 +432,7 @@ impl Ask {
             mtu,
             connection,
             check: server.check == Some(true) || client.check == Some(true),
+            vs: pick("rivals (--vs)", server.vs.clone(), client.vs.clone())?,
         };
         Self { connection: Some(connection), ..client.clone() }.validate()?;
         agreed.validate()?;
@@ -426,6 +451,7 @@ pub(crate) struct Agreed {
     pub(crate) mtu: Mtu,
     pub(crate) connection: Connection,
     pub(crate) check: bool,
+    pub(crate) vs: Option<Vs>,
 }
 
 impl Agreed {

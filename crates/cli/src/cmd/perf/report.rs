@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::plan::{Agreed, Amount, Connection, Test};
 use super::session::Identity;
+use super::versus::Table;
 use crate::error::Result;
 use crate::render;
 
@@ -103,6 +104,8 @@ pub(crate) struct Outcome {
     pub(crate) rows: Vec<Row>,
     /// `None` without `--check`.
     pub(crate) checked: Option<Checked>,
+    /// `None` without `--vs`.
+    pub(crate) vs: Option<Table>,
 }
 
 #[derive(Serialize)]
@@ -121,11 +124,13 @@ struct Json<'a> {
     results: &'a [Row],
     #[serde(skip_serializing_if = "Option::is_none")]
     checked: Option<Checked>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vs: Option<&'a Table>,
 }
 
 /// Prints the outcome as JSON.
 pub(crate) fn json(outcome: &Outcome) -> Result<()> {
-    let Outcome { agreed, identity, rows, checked } = outcome;
+    let Outcome { agreed, identity, rows, checked, vs } = outcome;
     render::json(&Json {
         test: agreed.test,
         device: &identity.device,
@@ -142,6 +147,7 @@ pub(crate) fn json(outcome: &Outcome) -> Result<()> {
         },
         results: rows,
         checked: *checked,
+        vs: vs.as_ref(),
     })
 }
 
@@ -231,6 +237,9 @@ pub(crate) fn row(row: &Row, connection: Connection) -> Result<()> {
 pub(crate) fn footer(outcome: &Outcome) -> Result<()> {
     let mut out = format!("{RULE}\n");
     let agreed = &outcome.agreed;
+    if let Some(table) = &outcome.vs {
+        let _ = writeln!(out, "{}{RULE}", table.text());
+    }
     if let Some(Checked { messages, bytes }) = outcome.checked {
         let _ = writeln!(
             out,

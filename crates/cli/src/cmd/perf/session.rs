@@ -103,6 +103,8 @@ pub(crate) struct Session {
     /// Receive requests that fit on each queue pair.
     pub(crate) receives: u32,
     pub(crate) ring: Ring,
+    /// Whether the bandwidth tests' receive requests stand; they are kept up once they do.
+    pub(crate) stocked: bool,
     mr: Mr,
     remote: (u64, RKey),
     datagrams: Vec<Datagram>,
@@ -127,13 +129,16 @@ impl Session {
     pub(crate) fn open(mut control: Control, plan: &Plan, side: Side) -> Result<Self> {
         let mut prepare = || {
             let (context, ask, gid) = greet(&mut control, plan, side)?;
-            let (theirs, their_mtu, their_gid) = hear(&mut control)?;
+            let (theirs, their_mtu, their_gid, knows_vs) = hear(&mut control)?;
             let own_mtu = context.port().active_mtu;
             let agreed = match side {
                 Side::Server => Ask::agree(&ask, &theirs, [own_mtu, their_mtu]),
                 Side::Client => Ask::agree(&theirs, &ask, [their_mtu, own_mtu]),
             }?;
             same_family(gid, their_gid, side)?;
+            if agreed.vs.is_some() && !knows_vs {
+                return Err(no_vs());
+            }
             Parts::new(context, agreed, gid, plan.gid_index)
         };
         match prepare() {
@@ -266,7 +271,13 @@ fn greet(control: &mut Control, plan: &Plan, side: Side) -> Result<(Context, Ask
         .map_err(|error| Failure::failed(format!("-x {}: {error}", plan.gid_index)))?;
     let ask = plan.ask.clone();
     let mtu = context.port().active_mtu.bytes();
-    control.send(&Message::Hello { version: VERSION, ask: ask.clone(), mtu, gid: gid.0 })?;
+    control.send(&Message::Hello {
+        version: VERSION,
+        ask: ask.clone(),
+        mtu,
+        gid: gid.0,
+        vs: true,
+    })?;
     Ok((context, ask, gid))
 }
 
@@ -297,21 +308,28 @@ fn open_context(control: &Control, plan: &Plan, side: Side) -> Result<Context> {
     }
 }
 
-/// The peer's hello.
-fn hear(control: &mut Control) -> Result<(Ask, Mtu, Gid)> {
+/// The peer's hello, and whether it knows `--vs`.
+fn hear(control: &mut Control) -> Result<(Ask, Mtu, Gid, bool)> {
     match control.recv()? {
         Message::Hello { version, .. } if version != VERSION => Err(Failure::failed(format!(
             "the other end speaks version {version} of the exchange, this one {VERSION}: use the \
              same crocevia on both"
         ))),
-        Message::Hello { ask, mtu, gid, .. } => {
+        Message::Hello { ask, mtu, gid, vs, .. } => {
             let mtu = Mtu::from_bytes(mtu).ok_or_else(|| {
                 Failure::failed(format!("the other end's port has an MTU of {mtu} bytes"))
             })?;
-            Ok((ask, mtu, Gid(gid)))
+            Ok((ask, mtu, Gid(gid), vs))
         }
         other => Err(control.unexpected(&other, "Hello")),
     }
+}
+
+fn no_vs() -> Failure {
+    Failure::failed(
+        "the other end's crocevia is older and cannot take part in --vs: use the same on both, or \
+         leave out --vs",
+    )
 }
 
 fn same_family(own: Gid, theirs: Gid, side: Side) -> Result<()> {
@@ -417,6 +435,7 @@ impl Parts {
             qps: self.qps,
             receives: self.receives,
             ring: Ring::default(),
+            stocked: false,
             mr: self.mr,
             remote: (theirs.addr, RKey::new(theirs.rkey)),
             datagrams,
