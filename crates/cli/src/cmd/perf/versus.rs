@@ -194,7 +194,8 @@ pub(crate) fn measure(
     let median = table.add(size, "rdma", &own, None);
     for (&rival, figures) in vs.rivals.iter().zip(&figures) {
         table.add(size, rival.name(), figures, Some(median));
-        table.notes.extend(rival::unfit(session, rival, size));
+        let note = rival::unfit(session, rival, size);
+        table.notes.extend(note.filter(|note| !table.notes.contains(note)));
     }
     rows.sort_by(|a, b| figure(a).value.total_cmp(&figure(b).value));
     let middle = (rows.len() - 1) / 2;

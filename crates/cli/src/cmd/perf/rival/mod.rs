@@ -141,8 +141,8 @@ pub(crate) fn unfit(session: &Session, rival: Rival, size: u32) -> Option<String
     let unfit = rival == Rival::Udp && session.agreed.test.is_latency() && size > MOST_DATAGRAMS;
     unfit.then(|| {
         format!(
-            "udp at {size} bytes: no ping-pong, as more than {MOST_DATAGRAMS} bytes at once may \
-             not fit the receiver's buffer"
+            "udp: no ping-pong of more than {MOST_DATAGRAMS} bytes, which at once may not fit the \
+             receiver's buffer"
         )
     })
 }
