@@ -2,6 +2,7 @@
 happens once (a queue pair's error, a queue's overrun, a port that goes down) as the program is to see it.
 """
 
+import os
 import re
 import time
 
@@ -39,6 +40,22 @@ def number(pattern, result, what):
     return float(found.group(1))
 
 
+def tries(measure):
+    """What is too slow is measured again, for others may have had the processors; a machine that is busy says nothing."""
+    for left in (2, 1, 0):
+        try:
+            return measure()
+        except Slow as why:
+            if not left and os.getloadavg()[0] > (os.cpu_count() or 1) + 1:
+                raise Skip(f"the machine is busy: {str(why).splitlines()[0].strip()}") from why
+            if not left:
+                raise
+
+
+class Slow(Fail):
+    """Less than was asked for."""
+
+
 def latency(env, faults, least, most):
     """`ib_write_lat` prints half of a round trip; the fastest and the typical one have to be what was asked for."""
     server, client = pair(env, "ib_write_lat", ["-F", "-n", "500", "-s", "8"], faults)
@@ -46,16 +63,18 @@ def latency(env, faults, least, most):
     low = number(r"^ 8 +500 +([\d.]+)", client, "the least latency")
     typical = number(r"^ 8 +500 +[\d.]+ +[\d.]+ +([\d.]+)", client, "the typical latency")
     if not (least <= low and typical <= most):
-        raise Fail(f"  half a round trip of {least} to {most} us expected, {low} to {typical} found\n" + shown(server, client))
+        kind = Fail if low < least else Slow
+        raise kind(f"  half a round trip of {least} to {most} us expected, {low} to {typical} found\n" + shown(server, client))
     return f"{2 * low:.0f} us at least, {2 * typical:.0f} us typical there and back"
 
 
-def bandwidth(env, faults, options=()):
-    server, client = pair(env, "ib_write_bw", ["-F", "-D", "2", "-m", "4096", "-s", "65536", "--report_gbits", *options], faults)
+def bandwidth(env, faults):
+    server, client = pair(env, "ib_write_bw", ["-F", "-D", "1", "-m", "4096", "-s", "65536", "--report_gbits"], faults)
     check_pair(server, client)
     gbits = number(r"^ 65536 +\d+ +[\d.]+ +([\d.]+)", client, "the bandwidth")
     if not 0.85 <= gbits <= 1.0:
-        raise Fail(f"  0.85 to 1.0 Gbit/s expected, {gbits} found\n" + shown(server, client))
+        kind = Fail if gbits > 1 else Slow
+        raise kind(f"  0.85 to 1.0 Gbit/s expected, {gbits} found\n" + shown(server, client))
     return f"{gbits} Gbit/s"
 
 
@@ -185,14 +204,14 @@ def ipv6(env):
 
 def cases(env):
     both = ("delay=200us", "delay=200us")
-    yield Case("faults/delay-rx", lambda: latency(env, both, 200, 400))
-    yield Case("faults/delay-tx", lambda: latency(env, ("tx.delay=200us", "tx.delay=200us"), 200, 400))
-    yield Case("faults/rate-rx", lambda: bandwidth(env, ("rate=1gbit", None)))
-    yield Case("faults/rate-tx", lambda: bandwidth(env, (None, "tx.rate=1gbit")))
-    yield Case("faults/both-directions", lambda: whole(env, (BOTH, BOTH), ["-n", "500"]))
+    yield Case("faults/delay-rx", lambda: tries(lambda: latency(env, both, 200, 400)))
+    yield Case("faults/delay-tx", lambda: tries(lambda: latency(env, ("tx.delay=200us", "tx.delay=200us"), 200, 400)))
+    yield Case("faults/rate-rx", lambda: tries(lambda: bandwidth(env, ("rate=1gbit", None))))
+    yield Case("faults/rate-tx", lambda: tries(lambda: bandwidth(env, (None, "tx.rate=1gbit"))))
+    yield Case("faults/both-directions", lambda: whole(env, (BOTH, BOTH), ["-n", "300"]))
     yield Case("faults/both-directions-events", lambda: whole(env, (BOTH, BOTH), ["-n", "300", "-e"]))
     yield Case("faults/one-byte", lambda: whole(env, (BOTH, BOTH), ["-n", "500", "-s", "1"]))
-    yield Case("faults/long", lambda: whole(env, (BOTH, BOTH), ["-n", "20", "-s", "1000003", "-m", "4096"]))
+    yield Case("faults/long", lambda: whole(env, (BOTH, BOTH), ["-n", "10", "-s", "1000003", "-m", "4096"]))
     yield Case("faults/counted", lambda: counted(env))
     yield Case("faults/ecn-ect", lambda: marks(env, 2))
     yield Case("faults/ecn-not-ect", lambda: marks(env, 0))
