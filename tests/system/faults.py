@@ -2,6 +2,7 @@
 happens once (a queue pair's error, a queue's overrun, a port that goes down) as the program is to see it.
 """
 
+import glob
 import os
 import re
 import time
@@ -148,6 +149,22 @@ def asyncwatch(env):
         raise Fail(f"  events {events}\n" + result.show("ibv_asyncwatch"))
 
 
+def captured(env):
+    """A capture names the faults of both directions, one-shot ones too, and no packet in it is taken for another."""
+    need("tshark")
+    plan = ("loss=3%,dup=3%,tx.loss=3%,tx.dup=3%,tx.corrupt=2%,fail=rnr@50,seed=3", None)
+    server, client = pair(env, "ibv_rc_pingpong", ["-n", "300"], plan, log={"CROCEVIA_PCAP": os.path.join(env.tmp, "faults.%p.pcapng")})
+    check_pair(server, client)
+    files = glob.glob(os.path.join(env.tmp, "faults.*.pcapng"))
+    said = "".join(run(["tshark", "-r", f, "-Y", "frame.comment", "-T", "fields", "-e", "frame.comment"], 30).out for f in files)
+    wanted = (r"^PSN \d+: injected: lost", r"^injected: lost", r"^PSN \d+: injected: duplicated", r"^injected: duplicated",
+              r"^injected: corrupted", r"^PSN \d+: injected: rnr", r"^retransmission of PSN \d+; injected: ")
+    missing = [w for w in wanted if not re.search(w, said, re.M)]
+    if missing or len(files) != 2:
+        raise Fail(f"  not said in {len(files)} captures: {missing}\n" + shown(server, client))
+    return f"{len(re.findall('injected', said))} comments"
+
+
 def lost(result):
     return [int(n) for n in re.findall(r"rx packet (\d+) to QP \S+, PSN \d+: lost", result.out)]
 
@@ -225,6 +242,7 @@ def cases(env):
     yield Case("faults/port-down", lambda: port_flaps(env))
     yield Case("faults/asyncwatch", lambda: asyncwatch(env))
     yield Case("faults/repeats", lambda: repeats(env))
+    yield Case("faults/captured", lambda: captured(env))
     yield Case("faults/leaves", lambda: leaves(env))
     yield Case("faults/refused", lambda: refused(env))
     yield Case("faults/nobody", lambda: whole(env, (BOTH, BOTH), ["-n", "200"], net.loopback(user=True)))

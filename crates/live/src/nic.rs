@@ -110,7 +110,7 @@ impl Nic {
         let system = |what: &str, e: io::Error| {
             Error::new(ErrorKind::System, format!("{}: {what}: {e}", info.name))
         };
-        let (link, gids) = UdpLink::open(info, options)?;
+        let (mut link, gids) = UdpLink::open(info, options)?;
         let mut seed = [0; 32];
         sys::random(&mut seed).map_err(|e| system("no random numbers", e))?;
         let (receive_buffer, slots) = (link.receive_buffer(), link.slots().to_vec());
@@ -124,6 +124,7 @@ impl Nic {
             credits: options.credits,
         };
         let clock = Clock::start();
+        link.keep_time(clock);
         let mut device = Device::new(config, ProcessMemory::new());
         device.set_probe(Some(engine::limits::PROBE));
         device.set_flow(true);

@@ -16,6 +16,7 @@ use super::receive::{Gate, Origin};
 use super::send::Message;
 use super::{Port, UdpLink};
 use crate::capture::{Outbound, Remark, SentNote};
+use crate::clock::Clock;
 use crate::faultlog::{Detail, FaultNews};
 use crate::icrc::seal;
 
@@ -75,6 +76,9 @@ impl fmt::Display for Said {
 pub(super) struct Line<T> {
     direction: Direction,
     stage: FaultStage<T>,
+    /// What packets enter and leave by: a thread that drives the NIC may have looked at the clock
+    /// long ago.
+    clock: Option<Clock>,
     detail: Detail,
     news: Vec<FaultNews>,
     /// Lines that found no room.
@@ -152,10 +156,16 @@ impl<T: FaultItem> Line<T> {
         Box::new(Self {
             direction,
             stage: stage.with_shots(side.shots.clone()),
+            clock: None,
             detail: Detail::wanted(),
             news: Vec::new(),
             untold: 0,
         })
+    }
+
+    /// The time, which may have gone on since `now`.
+    fn time(&self, now: Instant) -> Instant {
+        self.clock.map_or(now, |clock| clock.now())
     }
 
     fn tell(&mut self, news: FaultNews) {
@@ -181,7 +191,7 @@ impl<T: FaultItem> Line<T> {
     }
 
     fn push(&mut self, now: Instant, item: T, names: (Qpn, Psn)) -> FaultSet {
-        let faults = self.stage.push(now, item);
+        let faults = self.stage.push(self.time(now), item);
         self.note(self.stage.counts().offered, faults, names);
         faults
     }
@@ -298,8 +308,8 @@ impl UdpLink {
         let Self { receiver, counters, .. } = self;
         let (Some(line), gate) = (&mut receiver.faults, &mut receiver.gate) else { return 0 };
         device.strike_due(&mut line.stage, now);
-        let mut count = 0;
-        while let Some(out) = line.stage.pop(now) {
+        let (mut count, time) = (0, line.time(now));
+        while let Some(out) = line.stage.pop(time) {
             if let Some(tap) = gate.tap.as_mut().filter(|_| count == 0) {
                 tap.arrived();
             }
@@ -324,6 +334,16 @@ impl UdpLink {
         line.settle();
         self.count_faults();
         count
+    }
+
+    /// Has packets enter and leave the stages by this clock, not by when a step began.
+    pub(crate) fn keep_time(&mut self, clock: Clock) {
+        if let Some(line) = &mut self.receiver.faults {
+            line.clock = Some(clock);
+        }
+        if let Some(line) = &mut self.leaving {
+            line.clock = Some(clock);
+        }
     }
 
     /// Whether sent packets pass through a stage: then [`hold`](Self::hold) and
@@ -361,15 +381,17 @@ impl UdpLink {
 
     /// Gives the kernel what the stage lets go; false if it could not take everything.
     pub(crate) fn let_out<M: HostMemory>(&mut self, now: Instant, device: &mut Device<M>) -> bool {
+        let mut time = now;
         if let Some(line) = &mut self.leaving {
             device.strike_due(&mut line.stage, now);
+            time = line.time(now);
         }
         let mut more = true;
         while more {
             if !self.flush() {
                 break;
             }
-            more = self.refill(now, device);
+            more = self.refill(now, time, device);
         }
         let sent = !more && self.flush();
         if let Some(line) = &mut self.leaving {
@@ -380,10 +402,15 @@ impl UdpLink {
     }
 
     /// Moves packets from the stage into the empty buffer; whether there may be more.
-    fn refill<M: HostMemory>(&mut self, now: Instant, device: &mut Device<M>) -> bool {
+    fn refill<M: HostMemory>(
+        &mut self,
+        now: Instant,
+        time: Instant,
+        device: &mut Device<M>,
+    ) -> bool {
         while self.has_room() {
             let Self { sender, leaving: Some(line), ports, .. } = self else { return false };
-            let Some(out) = line.stage.pop(now) else { return false };
+            let Some(out) = line.stage.pop(time) else { return false };
             let Leaving { message, bytes, note } = &out.item;
             let source = ports.get(message.port).map(|port| port.gid).unwrap_or_default();
             let seen = line.stage.has_shots() && !out.is_corrupted();
