@@ -1,11 +1,16 @@
 #!/usr/bin/env python3
 """Measures crocevia beside its rivals, interleaved in one run; medians, ratios round by round, JSON.
 
-    bench/run.py [write] [pcap] [lat] [buffer] [--rounds 5] [--json FILE] [--smoke]
+    bench/run.py [write] [qps] [small] [cpu] [pcap] [lat] [buffer] [--rounds 5] [--json FILE] [--smoke]
 
-    write   ib_write_bw -s 65536 -m 4096 | iperf3 TCP | bare UDP trains of the same shape, and those with copies and CRC
+    write   ib_write_bw -s 65536 -m 4096 | iperf3 TCP | bare UDP trains of the same shape, and those with copies and CRC;
+            ib_send_bw and ib_read_bw    | ib_write_bw
+    qps     1000 and 100 queue pairs     | one
+    small   perf send-bw -s 64, messages a second
+    cpu     CPU seconds of both ends per GB: ib_write_bw, which polls, and ib_send_bw -e | iperf3 TCP
     pcap    ib_write_bw -s 65536 -m 4096 | the same with both ends captured: whole packets, and 128 bytes of each
-    lat     ib_write_lat -s 8            | bare spinning UDP ping-pong of datagrams of the same size
+    lat     ib_{write,send,read,atomic}_lat | bare spinning UDP ping-pong of datagrams of the same size; of trains of two, as
+            ends that answer each other send: a message and an acknowledgement
     buffer  1 GiB READ and 8-to-1 incast at the stock SO_RCVBUF of 212992 | the same at 4 MiB
 
 All between 127.0.0.2 and 127.0.0.3. Only ratios carry over to another machine, and only where nothing else runs.
@@ -16,6 +21,7 @@ import argparse
 import glob
 import json
 import os
+import resource
 import statistics
 import sys
 
@@ -63,8 +69,8 @@ class Bench:
             raise harness.Fail(result.show(name))
         return json.loads(result.out.splitlines()[-1])
 
-    def gbit(self, verb, size, count, env=None):
-        options = ["-s", str(size), "-m", "4096", "-n", str(count), "-N", "--report_gbits"]
+    def gbit(self, verb, size, count, env=None, options=()):
+        options = ["-s", str(size), "-m", "4096", "-n", str(count), "-N", "--report_gbits", *options]
         return self.perftest(f"ib_{verb}_bw", options, 1, env)
 
     def captured(self, snap):
@@ -99,8 +105,47 @@ class Bench:
         size, count = (1 << 24, 5) if self.smoke else (1 << 30, 5)
         return self.gbit("read", size, count, {"CROCEVIA_RCVBUF": buffer})
 
-    def pingpong(self):
-        return self.program("udp_pingpong", "-s", "40", "-n", "1000" if self.smoke else "20000")["p50_us"]
+    def lat(self, program, size, column=2):
+        options = ["-n", "1000" if self.smoke else "20000", *(["-s", str(size)] if size else [])]
+        return self.perftest(program, options, column)
+
+    def pingpong(self, *options):
+        return self.program("udp_pingpong", "-s", "40", "-n", "1000" if self.smoke else "20000", *options)["p50_us"]
+
+    def qps(self, number):
+        each = 2 if self.smoke else max(40, 20000 // number)
+        return self.gbit("write", 65536, each, options=["-q", str(number), "-t", "16"])
+
+    def messages(self):
+        """Million 64-byte messages a second."""
+        port = str(harness.free_port())
+        words = ["perf", "send-bw", "-s", "64", "-D", "0.2" if self.smoke else "2", "--json", "-p", port]
+        crocevia = os.path.join(self.binaries, "crocevia")
+        server, client = harness.run_pair(
+            [crocevia, *words, "--addr", self.ends[0].addr],
+            [crocevia, *words, "--addr", self.ends[1].addr, self.ends[0].peer], int(port), 60)
+        harness.check_pair(server, client)
+        return json.loads(client.out)["results"][0]["msg_rate"]
+
+    def cpu(self, program, *options):
+        """CPU seconds of both ends for a GB moved; what start and end cost is taken off."""
+        few, many = 100, 1000 if self.smoke else 40000
+        seconds = [self.cpu_of(lambda n=n: self.perftest(
+            program, ["-s", "65536", "-m", "4096", "-n", str(n), *options], 1)) for n in (few, many)]
+        return (seconds[1] - seconds[0]) / ((many - few) * 65536 / 1e9)
+
+    def cpu_tcp(self):
+        moved = []
+        seconds = self.cpu_of(lambda: moved.append(self.iperf3()))
+        # It runs for a second.
+        return seconds / (moved[0] / 8)
+
+    @staticmethod
+    def cpu_of(action):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        action()
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 # suite -> (unit, ((name, function), ...), ((ratio, numerator, denominator, target), ...)); a target is (">=" or "<=", value).
@@ -110,10 +155,36 @@ SUITES = {
         ("tcp", lambda b: b.iperf3()),
         ("udp trains", lambda b: b.trains()),
         ("udp trains, copies and CRC", lambda b: b.trains("--full")),
+        ("ib_send_bw", lambda b: b.gbit("send", 65536, 500 if b.smoke else 20000)),
+        ("ib_read_bw", lambda b: b.gbit("read", 65536, 500 if b.smoke else 20000)),
     ), (
-        ("ib_write_bw / tcp", "ib_write_bw", "tcp", (">=", 0.6)),
+        ("ib_write_bw / tcp", "ib_write_bw", "tcp", (">=", 1.0)),
         ("ib_write_bw / udp trains", "ib_write_bw", "udp trains", None),
-        ("ib_write_bw / udp trains, copies and CRC", "ib_write_bw", "udp trains, copies and CRC", None),
+        ("ib_write_bw / udp trains, copies and CRC", "ib_write_bw", "udp trains, copies and CRC", (">=", 0.85)),
+        ("ib_send_bw / ib_write_bw", "ib_send_bw", "ib_write_bw", (">=", 0.9)),
+        ("ib_read_bw / ib_write_bw", "ib_read_bw", "ib_write_bw", (">=", 0.9)),
+    )),
+    "qps": ("Gbit/s", (
+        ("1 queue pair", lambda b: b.qps(1)),
+        ("100 queue pairs", lambda b: b.qps(100)),
+        ("1000 queue pairs", lambda b: b.qps(1000)),
+    ), (
+        ("100 / 1", "100 queue pairs", "1 queue pair", None),
+        ("1000 / 1", "1000 queue pairs", "1 queue pair", (">=", 0.8)),
+    )),
+    "small": ("million messages a second", (
+        ("perf send-bw -s 64", lambda b: b.messages()),
+        ("one", lambda b: 1.0),
+    ), (
+        ("perf send-bw -s 64 / one", "perf send-bw -s 64", "one", (">=", 2.0)),
+    )),
+    "cpu": ("CPU seconds per GB, both ends", (
+        ("ib_write_bw", lambda b: b.cpu("ib_write_bw")),
+        ("ib_send_bw -e", lambda b: b.cpu("ib_send_bw", "-e")),
+        ("tcp", lambda b: b.cpu_tcp()),
+    ), (
+        ("ib_write_bw / tcp", "ib_write_bw", "tcp", ("<=", 1.2)),
+        ("ib_send_bw -e / tcp", "ib_send_bw -e", "tcp", ("<=", 1.0)),
     )),
     "pcap": ("Gbit/s", (
         ("ib_write_bw", lambda b: b.gbit("write", 65536, 500 if b.smoke else 20000)),
@@ -124,10 +195,20 @@ SUITES = {
         ("captured, 128 bytes / not", "captured, 128 bytes", "ib_write_bw", (">=", 0.7)),
     )),
     "lat": ("us one way", (
-        ("ib_write_lat", lambda b: b.perftest("ib_write_lat", ["-s", "8", "-n", "1000" if b.smoke else "20000"], 2)),
+        ("ib_write_lat", lambda b: b.lat("ib_write_lat", 8)),
         ("udp ping-pong", lambda b: b.pingpong()),
+        ("udp ping-pong, with company", lambda b: b.pingpong("--company", "20")),
+        ("ib_send_lat", lambda b: b.lat("ib_send_lat", 8)),
+        ("half of ib_read_lat", lambda b: b.lat("ib_read_lat", 8) / 2),
+        ("half of ib_atomic_lat", lambda b: b.lat("ib_atomic_lat", None) / 2),
+        ("ib_write_lat, 99 %", lambda b: b.lat("ib_write_lat", 8, 5)),
     ), (
-        ("ib_write_lat / udp ping-pong", "ib_write_lat", "udp ping-pong", ("<=", 2.0)),
+        ("ib_write_lat / udp ping-pong", "ib_write_lat", "udp ping-pong", ("<=", 1.4)),
+        ("ib_write_lat / with company", "ib_write_lat", "udp ping-pong, with company", None),
+        ("ib_send_lat / udp ping-pong", "ib_send_lat", "udp ping-pong", ("<=", 1.4)),
+        ("ib_read_lat / round trip", "half of ib_read_lat", "udp ping-pong", ("<=", 1.6)),
+        ("ib_atomic_lat / round trip", "half of ib_atomic_lat", "udp ping-pong", ("<=", 1.6)),
+        ("ib_write_lat, 99 % / 50 %", "ib_write_lat, 99 %", "ib_write_lat", ("<=", 3.0)),
     )),
     "buffer": ("Gbit/s", (
         ("1 GiB READ, stock buffer", lambda b: b.read(STOCK)),

@@ -20,6 +20,8 @@ pub(crate) fn cost(wire_len: usize) -> u64 {
 const FULL: u64 = 8192 + 256;
 /// The smallest window: two full packets, so that loss of one is noticed by the other.
 const FLOOR: u64 = 2 * FULL;
+/// Full packets for which there is to be room when somebody who waits is called.
+const TURN: u64 = 16;
 /// A READ is not asked for in pieces smaller than this many packets if it is longer and the windows
 /// hold several such pieces: each piece costs a request, and comes as a train of its own.
 const READ_PIECE: u64 = 15;
@@ -57,10 +59,13 @@ impl Peer {
         self.in_flight == 0 || self.in_flight + cost <= self.window
     }
 
-    /// Whether somebody waits who could go. A full packet costs no more than [`FULL`]: who is
-    /// called for that much room is admitted.
+    /// Whether somebody waits who could go: where several do, nobody is called for less than a good
+    /// train, else they would send a packet each in turn. A full packet costs no more than
+    /// [`FULL`]: who is called is admitted.
     fn can_admit(&self) -> bool {
-        !self.line.is_empty() && self.called.is_none() && self.has_room(FULL)
+        let turn = if self.line.len() > 1 { TURN * FULL } else { FULL };
+        let turn = turn.min(self.window / 4).max(FULL);
+        !self.line.is_empty() && self.called.is_none() && self.has_room(turn)
     }
 }
 
@@ -312,6 +317,11 @@ impl Windows {
         p.threshold = (p.window / 2).max(FLOOR);
         p.window = if timeout { FLOOR } else { p.threshold };
         p.cut_until = p.acked + p.in_flight;
+    }
+
+    /// Cost that the peer has acknowledged so far, over all queue pairs.
+    pub(crate) fn progress(&self, peer: u32) -> u64 {
+        self.peers.get(peer).map_or(0, |p| p.acked)
     }
 
     /// What may be in flight to the peer, in bytes of buffer cost.

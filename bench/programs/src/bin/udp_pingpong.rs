@@ -1,12 +1,16 @@
 //! The rival of `ib_write_lat`: two threads, one datagram to and fro, both spin on a receive that
 //! does not block.
 //!
-//! No protocol, no check, no copy: the floor of what the kernel's UDP path takes one way.
+//! No protocol, no check, no copy: the floor of what the kernel's UDP path takes one way. With
+//! `--company` each datagram has a second one behind it in a train, which is the floor for RDMA ends
+//! that answer each other: an acknowledgement leaves with the next message.
 
 use bench_programs::{quantile, report};
 use clap::Parser;
-use std::io::{self, ErrorKind};
+use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg, setsockopt, sockopt};
+use std::io::{self, ErrorKind, IoSlice};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,6 +23,10 @@ struct Args {
     /// Round trips that are measured.
     #[arg(short = 'n', long, default_value_t = 10_000)]
     count: usize,
+    /// A second datagram of so many bytes in one train with the first, as an RDMA end that answers
+    /// has an acknowledgement to send along.
+    #[arg(long)]
+    company: Option<usize>,
     /// Address of the answering side.
     #[arg(long, default_value = "127.0.0.2")]
     server: IpAddr,
@@ -49,11 +57,33 @@ fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-fn answer(socket: &UdpSocket, peer: SocketAddr, rounds: usize) -> io::Result<()> {
+/// How a side sends: one datagram, or a train of two.
+#[derive(Clone, Copy)]
+struct Shape {
+    size: usize,
+    company: Option<usize>,
+}
+
+impl Shape {
+    fn send(self, socket: &UdpSocket, peer: SocketAddr) -> io::Result<()> {
+        let datagrams = [0x5a; 2048];
+        let Some(company) = self.company else {
+            return socket.send_to(&datagrams[..self.size], peer).map(drop);
+        };
+        let segment = self.size as u16;
+        let bytes = [IoSlice::new(&datagrams[..self.size + company])];
+        let controls = [ControlMessage::UdpGsoSegments(&segment)];
+        let (fd, to) = (socket.as_raw_fd(), SockaddrStorage::from(peer));
+        sendmsg(fd, &bytes, &controls, MsgFlags::empty(), Some(&to))?;
+        Ok(())
+    }
+}
+
+fn answer(socket: &UdpSocket, peer: SocketAddr, rounds: usize, shape: Shape) -> io::Result<()> {
     let mut buffer = vec![0; 65_536];
     for _ in 0..rounds {
-        let size = receive(socket, &mut buffer)?;
-        socket.send_to(&buffer[..size], peer)?;
+        receive(socket, &mut buffer)?;
+        shape.send(socket, peer)?;
     }
     Ok(())
 }
@@ -67,13 +97,21 @@ fn main() -> io::Result<()> {
     let (server_at, client_at) = (server.local_addr()?, client.local_addr()?);
     let warm_up = args.count / 10 + 1;
     let rounds = warm_up + args.count;
-    let other = thread::spawn(move || answer(&server, client_at, rounds));
-    let datagram = vec![0x5a; args.size.max(1)];
+    let shape = Shape {
+        size: args.size.clamp(1, 1024),
+        company: args.company.map(|n| n.clamp(1, args.size)),
+    };
+    if shape.company.is_some() {
+        for socket in [&server, &client] {
+            setsockopt(socket, sockopt::UdpGroSegment, &true)?;
+        }
+    }
+    let other = thread::spawn(move || answer(&server, client_at, rounds, shape));
     let mut buffer = vec![0; 65_536];
     let mut half_trips = Vec::with_capacity(args.count);
     for round in 0..rounds {
         let start = Instant::now();
-        client.send_to(&datagram, server_at)?;
+        shape.send(&client, server_at)?;
         receive(&client, &mut buffer)?;
         if round >= warm_up {
             half_trips.push(start.elapsed().as_nanos() as u64 / 2);

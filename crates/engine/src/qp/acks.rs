@@ -337,8 +337,7 @@ impl Requester {
         }
         if self.flight.is_empty() {
             // What ran out was the patience with the window.
-            self.ack_deadline = None;
-            self.patient = true;
+            self.end_patience(q, sh, now);
             return Ok(());
         }
         count!(sh, q.index, local_ack_timeout_err);

@@ -45,6 +45,8 @@ pub(crate) struct Requester {
     pub(crate) since_ack_request: u64,
     /// It has waited for the window long enough for one packet.
     pub(crate) patient: bool,
+    /// How far the peer had come when the wait began.
+    waited_from: u64,
     /// Ends of the READ requests asked for, in order: a repetition must not reach across one of
     /// them, for it must lie within one that the peer has executed.
     read_ends: std::collections::VecDeque<u64>,
@@ -94,6 +96,7 @@ impl Requester {
             credit_limit: None,
             since_ack_request: 0,
             patient: false,
+            waited_from: 0,
             read_ends: std::collections::VecDeque::new(),
             draining: false,
             probe: Probe::default(),
@@ -292,7 +295,7 @@ impl Requester {
                 let mut room = sh.windows.read_room(q.index, q.peer, packet, wanted);
                 if room == 0 && self.flight.is_empty() {
                     // Others hold our own buffer: as with the peer's window, not for ever.
-                    self.be_patient(now);
+                    self.be_patient(q, sh, now);
                     room = u64::from(patient);
                     self.patient = false;
                 }
@@ -354,14 +357,26 @@ impl Requester {
         if !self.flight.is_empty() {
             return self.since_ack_request > 0;
         }
-        self.be_patient(now);
+        self.be_patient(q, sh, now);
         std::mem::take(&mut self.patient)
     }
 
     /// With nothing in flight: after this time one packet goes beyond what has room.
-    fn be_patient(&mut self, now: Instant) {
+    fn be_patient<M>(&mut self, q: &Facts, sh: &Shared<M>, now: Instant) {
         if self.ack_deadline.is_none() {
             self.ack_deadline = Some(now + limits::WINDOW_PATIENCE);
+            self.waited_from = sh.windows.progress(q.peer);
+        }
+    }
+
+    /// Patience has run out. While the peer takes what others send, waiting goes on: the turn comes,
+    /// and a packet of each of a thousand that wait would be far more than it has room for.
+    pub(crate) fn end_patience<M>(&mut self, q: &Facts, sh: &Shared<M>, now: Instant) {
+        self.ack_deadline = None;
+        if self.waited_from == sh.windows.progress(q.peer) {
+            self.patient = true;
+        } else {
+            self.be_patient(q, sh, now);
         }
     }
 

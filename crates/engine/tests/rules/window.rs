@@ -248,3 +248,49 @@ fn many_queue_pairs_to_one_peer_all_get_their_turn() {
     }
     assert!(rounds <= 30, "{rounds} rounds");
 }
+
+/// Three queue pairs with much to send, the first of which has filled the window; and the packets
+/// that it has in flight.
+fn crowded() -> (Bench, u32) {
+    let mut b = bench();
+    let others = [1, 2].map(|n| b.another(Qpn::new(0x80_0000 + n), |_, _| {}));
+    b.post(1, SendOp::Write(THERE), 500_000);
+    let full = b.sent().len() as u32;
+    for qp in others {
+        post_on(&mut b, qp, SendOp::Write(THERE), 500_000);
+    }
+    assert!(b.sent().is_empty(), "no room");
+    (b, full)
+}
+
+#[test]
+fn who_waits_among_others_is_called_for_a_train_not_for_a_packet() {
+    let (mut b, full) = crowded();
+    let mut acked = 0;
+    let sent = loop {
+        b.inject(b.acknowledge(100 + acked, 0));
+        acked += 1;
+        let sent = b.sent();
+        if !sent.is_empty() {
+            break sent;
+        }
+        assert!(acked < full, "nobody is called");
+    };
+    assert!((8..full / 2).contains(&acked), "called after {acked} of {full} packets");
+    assert!(sent.len() as u32 + 2 >= acked, "{} packets into room for {acked}", sent.len());
+}
+
+#[test]
+fn nobody_goes_beyond_the_window_while_the_peer_takes_what_is_sent() {
+    let (mut b, full) = crowded();
+    // One packet is taken each 2 ms: each queue pair waits longer than its patience.
+    for acked in 0..8 {
+        let early = b.after(Span::from_ms(2));
+        assert!(early.is_empty(), "{early:?} after {acked} of {full} packets");
+        b.inject(b.acknowledge(100 + acked, 0));
+        assert!(b.sent().is_empty());
+    }
+    // Once nothing comes any more they go: into the room that there is, and a packet of each beyond.
+    let (_, lines) = b.until_sent(Span::from_ms(60));
+    assert!((1..=8 + 2).contains(&lines.len()), "{lines:?}");
+}

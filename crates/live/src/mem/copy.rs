@@ -41,3 +41,22 @@ pub(super) fn recovery(at: usize) -> Option<usize> {
     let (begin, end) = (&raw const BEGIN as usize, &raw const END as usize);
     (begin..end).contains(&at).then_some(end)
 }
+
+#[cfg(target_arch = "x86_64")]
+unsafe extern "C" {
+    /// Whether blocks are copied by 32 bytes.
+    #[link_name = "crocevia_live_wide"]
+    static WIDE: core::sync::atomic::AtomicU8;
+}
+
+/// Copies in steps as wide as the processor has them, or no wider than every one has.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn widen(wide: bool) {
+    let wide = wide && std::arch::is_x86_feature_detected!("avx");
+    // SAFETY: a byte that the copies beside it read and that is written only here.
+    unsafe { &WIDE }.store(wide.into(), core::sync::atomic::Ordering::Relaxed);
+}
+
+/// They are everywhere as wide as they get.
+#[cfg(target_arch = "aarch64")]
+pub(super) fn widen(_wide: bool) {}

@@ -342,6 +342,7 @@ pub(super) fn install() {
         return;
     }
     CHAINS.iter().for_each(Chain::install);
+    copy::widen(true);
     watch::signals_changed();
 }
 

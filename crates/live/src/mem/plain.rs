@@ -56,6 +56,9 @@ pub(super) unsafe fn place(host: *mut u8, buffer: *const u8, len: usize) -> c_in
     0
 }
 
+/// As `copy::widen`.
+pub(super) fn widen(_wide: bool) {}
+
 /// As `copy::swap`.
 ///
 /// # Safety

@@ -145,7 +145,8 @@ fn all_ways_to_copy_agree() {
         for len in (0..40).chain([63, 64, 65, 72, 127, 128, 200, 513]) {
             let at = region.addr() + 64 + offset;
             let data: Vec<u8> = (0..len).map(|i| (i * 7 + offset as usize) as u8).collect();
-            for way in 0..3 {
+            for way in 0..4 {
+                copy::widen(way == 3);
                 region.write(0, &[0xEE; 1024]);
                 let mut back = vec![0; len];
                 // SAFETY: inside the region; the buffers have `len` bytes.
