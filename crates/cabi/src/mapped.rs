@@ -1,6 +1,6 @@
 //! Whether memory that a program registers is there. An adapter's driver pins every page, so that a
 //! wrong address is refused by the registration; without a look, the first packet that touches it
-//! would end the process. What happens to the mapping afterwards is not watched.
+//! would be what fails. What happens to the mapping afterwards is not watched: see `live::mem`.
 
 use core::ffi::c_void;
 use std::io;
@@ -12,7 +12,8 @@ use crate::errno::{Done, Fail};
 
 /// Refuses, with EFAULT, a range that is not mapped throughout, or whose first or last page cannot
 /// be read (or written, with `access` that lets the device write). Pages between are looked at for
-/// holes only: the cost grows with the mappings, not with the pages. A range for on-demand paging
+/// holes only: the cost grows with the mappings, not with the pages; one that refuses is an error
+/// of the request that reaches it. A range for on-demand paging
 /// may be mapped later.
 pub(crate) fn check(addr: *mut c_void, length: usize, access: Access) -> Done<()> {
     if length == 0 || access.contains(Access::ON_DEMAND) {

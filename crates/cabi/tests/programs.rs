@@ -6,8 +6,8 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Compiles a program; `None`, with a reason on standard error, if that is not possible here.
-fn compile(name: &str) -> Option<PathBuf> {
+/// Compiles a program for one test; `None`, with a reason on standard error, if that is not possible here.
+fn compile(name: &str, host: u8) -> Option<PathBuf> {
     if !Path::new("/usr/include/infiniband/verbs.h").exists() {
         eprintln!("skipped: libibverbs-dev is not installed");
         return None;
@@ -17,7 +17,7 @@ fn compile(name: &str) -> Option<PathBuf> {
         return None;
     }
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/c/{name}.c"));
-    let program = support::library_dir().join(name);
+    let program = support::library_dir().join(format!("{name}-{host}"));
     let output = Command::new("cc")
         .args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
         .arg(&program)
@@ -37,12 +37,19 @@ fn address(host: u8) -> String {
 
 /// Compiles and runs a program on an address in 127.`host`.0.0.
 fn program(name: &str, host: u8) {
-    let Some(path) = compile(name) else { return };
+    program_with(name, host, &[], "");
+}
+
+/// The same, with arguments, while these faults are injected.
+fn program_with(name: &str, host: u8, arguments: &[&str], faults: &str) {
+    let Some(path) = compile(name, host) else { return };
     let output = support::run(
         Command::new("timeout")
             .arg("60")
             .arg(path)
+            .args(arguments)
             .env("CROCEVIA_ADDR", address(host))
+            .env("CROCEVIA_FAULTS", faults)
             .env("CROCEVIA_LOG", "debug"),
     );
     assert!(output.status.success(), "{name}: {}\n{}", output.status, support::said(&output));
@@ -96,4 +103,14 @@ fn signal_handlers_of_the_program() {
 #[test]
 fn faults_that_happen_once() {
     program("faults", 89);
+}
+
+#[test]
+fn memory_that_goes_away_while_packets_are_lost() {
+    program_with("gone", 91, &["lossy"], "loss=5%,seed=7");
+}
+
+#[test]
+fn memory_of_every_kind() {
+    program("regions", 90);
 }

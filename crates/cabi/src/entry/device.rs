@@ -242,6 +242,9 @@ pub(crate) unsafe extern "C" fn ibv_query_device(
     })
 }
 
+/// On-demand paging, also of all memory there is (`ibv_reg_mr` of `NULL`, `SIZE_MAX`): what is not
+/// there when it is reached is an error of the request.
+const ODP_GENERAL: u64 = 3;
 /// Send, receive, WRITE, READ, atomic, shared receive: a CPU takes page faults by itself.
 const ODP_ALL: u32 = 0x3F;
 /// Send, receive, WRITE, shared receive.
@@ -270,7 +273,7 @@ pub(crate) unsafe extern "C" fn query_device_ex(
         let mut ex: ibv_device_attr_ex = unsafe { core::mem::zeroed() };
         ex.orig_attr = attr(handle.context.device(), &handle.context.limits());
         ex.odp_caps = ibv_odp_caps {
-            general_caps: 1,
+            general_caps: ODP_GENERAL,
             rc_odp_caps: ODP_ALL,
             uc_odp_caps: ODP_UC,
             ud_odp_caps: ODP_UD,

@@ -256,10 +256,9 @@ impl Owed {
     pub(crate) fn revoke(&mut self) {
         let seq = self.replies.front().map_or(0, |r| r.next);
         self.replies.clear();
-        if std::mem::take(&mut self.finishing) {
-            // The NAK of a later request is owed already.
-            return;
-        }
+        // The NAK of a later request may be owed already: its requester would take it for a sign
+        // that the answers before it were lost, and ask for them in vain.
+        self.finishing = false;
         self.nak(seq, Syndrome::Nak(NakCode::RemoteAccessError));
     }
 

@@ -119,6 +119,18 @@ fn a_read_before_a_refused_request_is_refused_itself() {
 }
 
 #[test]
+fn a_read_whose_key_dies_before_a_later_one_is_refused_is_refused_first() {
+    let mut b = Bench::rc();
+    b.inject(b.rdma(Operation::ReadRequest, 200, REGION, 3000).ack());
+    let id = b.region.id;
+    b.host.device.dereg_mr(id).expect("no windows");
+    b.inject(b.rdma(Operation::ReadRequest, 203, REGION, 3000).ack());
+    assert_eq!(b.lines(), ["Acknowledge 200 nak(RemoteAccessError) msn=1"]);
+    let event = AsyncEvent::QpAccessErr(b.qp);
+    failed(&mut b, &[event]);
+}
+
+#[test]
 fn what_is_sent_from_it_is_a_local_error_when_its_turn_comes() {
     for op in [SendOp::Send, SendOp::Write(THERE)] {
         for limits in [TrainLimits::SINGLE, TrainLimits { segments: 64, bytes: 60_000 }] {
