@@ -6,7 +6,8 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Compiles a program for one test; `None`, with a reason on standard error, if that is not possible here.
+/// Compiles a program for one test; `None`, with a reason on standard error, if that is not
+/// possible here.
 fn compile(name: &str, host: u8) -> Option<PathBuf> {
     if !Path::new("/usr/include/infiniband/verbs.h").exists() {
         eprintln!("skipped: libibverbs-dev is not installed");

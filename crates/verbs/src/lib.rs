@@ -163,9 +163,12 @@
 //! The device touches memory of live registrations only, and every check is made again for each
 //! packet. An [`Mr`] owns its memory; when it is dropped, the registration ends first. (A program
 //! that registers memory of its own by [`Region::from_raw`] makes the promise itself, in `unsafe`.)
-//! Memory that is not there any more when the device reaches for it is an error of the request: from
-//! the first region on the process has a handler of SIGSEGV and SIGBUS that takes the faults of the
-//! device's copies and passes on all others. When a [`Qp`] is dropped, nothing is touched on its behalf any more, though what it owed its
+//!
+//! Memory that is not there any more when the device reaches for it is an error of the request.
+//! From the first region on the process has a handler of SIGSEGV and SIGBUS, which takes the faults
+//! of the device's copies and passes on all others.
+//!
+//! When a [`Qp`] is dropped, nothing is touched on its behalf any more, though what it owed its
 //! peer (an acknowledgement) still leaves. A closed device has sent what it owed and its thread has
 //! ended.
 #![forbid(unsafe_code)]

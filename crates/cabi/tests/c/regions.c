@@ -1,5 +1,5 @@
 /* Registration of memory of every kind: from files, shared, of huge pages, read-only, with holes,
- * not there yet. What may be registered is reached by a peer; what may not is refused with EFAULT. */
+ * not there yet. What may be registered is reached by a peer; what may not is EFAULT. */
 #define _GNU_SOURCE
 #include "gone.h"
 
