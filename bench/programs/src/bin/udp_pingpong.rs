@@ -2,8 +2,8 @@
 //! does not block.
 //!
 //! No protocol, no check, no copy: the floor of what the kernel's UDP path takes one way. With
-//! `--company` each datagram has a second one behind it in a train, which is the floor for RDMA ends
-//! that answer each other: an acknowledgement leaves with the next message.
+//! `--company` each datagram has a second one behind it in a train, which is the floor for RDMA
+//! ends that answer each other: an acknowledgement leaves with the next message.
 
 use bench_programs::{quantile, report};
 use clap::Parser;

@@ -369,8 +369,8 @@ impl Requester {
         }
     }
 
-    /// Patience has run out. While the peer takes what others send, waiting goes on: the turn comes,
-    /// and a packet of each of a thousand that wait would be far more than it has room for.
+    /// Patience has run out. While the peer takes what others send, waiting goes on: the turn
+    /// comes, and a packet of each of a thousand that wait would be far more than it has room for.
     pub(crate) fn end_patience<M>(&mut self, q: &Facts, sh: &Shared<M>, now: Instant) {
         self.ack_deadline = None;
         if self.waited_from == sh.windows.progress(q.peer) {

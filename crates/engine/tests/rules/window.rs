@@ -290,7 +290,7 @@ fn nobody_goes_beyond_the_window_while_the_peer_takes_what_is_sent() {
         b.inject(b.acknowledge(100 + acked, 0));
         assert!(b.sent().is_empty());
     }
-    // Once nothing comes any more they go: into the room that there is, and a packet of each beyond.
+    // Once nothing comes any more they go: into the room there is, and a packet of each beyond.
     let (_, lines) = b.until_sent(Span::from_ms(60));
     assert!((1..=8 + 2).contains(&lines.len()), "{lines:?}");
 }

@@ -1,5 +1,5 @@
 //! The copies for x86-64. Stores of one processor become visible in their order, so ascending is
-//! enough for "the last byte last". 16 or 32 bytes are moved at a time and split, if at all, where a
+//! enough for "the last byte last". 16 or 32 bytes move at a time and are split, if at all, where a
 //! cache line ends, which is the end of a word where the host's side is aligned to 8; the halves of
 //! a split store have no order, and so the last word is never part of one.
 
