@@ -1,8 +1,9 @@
 """rdma-core's own examples on crocevia: ibv_devices, ibv_devinfo, and the pingpongs, which check every byte, also under faults."""
 
 import re
+import time
 
-from harness import Case, Fail, check_pair, free_port, need, run, run_pair
+from harness import Case, Fail, Proc, check_pair, free_port, need, run, run_pair, wait_listening
 import net
 
 SEED = "seed=42"
@@ -15,12 +16,15 @@ VARIANTS = [
     ("corrupt-1", ["-n", "500"], f"corrupt=1%,{SEED}"),
     ("reorder-5", ["-n", "500"], f"reorder=5%,{SEED}"),
     ("loss-5-long", ["-n", "100", "-s", "65536", "-m", "4096"], f"loss=5%,{SEED}"),
+    ("all-faults", ["-n", "500", "-s", "20000", "-m", "1024"], f"loss=5%,corrupt=1%,reorder=5%,dup=1%,{SEED}"),
     ("all-faults-events", ["-e", "-n", "300"], f"loss=2%,dup=2%,reorder=2%,corrupt=1%,{SEED}"),
 ]
 # Each end leaves as soon as it has what it wants, so that its last acknowledgement may be lost.
 LEAVE = ["-n", "5", "-s", "20000"]
 LEAVES = 60
 OTHERS = ("ibv_uc_pingpong", "ibv_ud_pingpong", "ibv_srq_pingpong")
+# (name, options) of the others; ibv_ud_pingpong takes no path MTU.
+OTHER_VARIANTS = [("plain", []), ("events", ["-e"]), ("size-1", ["-s", "1"]), ("many", ["-n", "5000", "-r", "300"])]
 TIMEOUT = 120
 
 
@@ -40,6 +44,46 @@ def pingpong(env, ends, program, options, faults):
 def leave(env):
     for seed in range(LEAVES):
         pingpong(env, net.loopback(), "ibv_rc_pingpong", LEAVE, f"loss=5%,seed={seed}")
+
+
+def xrc_pingpong(env, clients, options):
+    """One server; each client gets its messages and sends them on. The program checks no bytes but the numbers in them."""
+    need("ibv_xsrq_pingpong")
+    port, ends = free_port(), net.loopback()
+    words = ["ibv_xsrq_pingpong", "-g", "0", "-p", str(port), *options]
+    procs = [Proc(env.under(ends[0], [*words, "-c", str(clients)]))]
+    try:
+        if not wait_listening(procs[0], port):
+            raise Fail(procs[0].wait(0.5).show("server"))
+        for _ in range(clients):
+            procs.append(Proc(env.under(ends[1], [*words, ends[0].peer])))
+        results = [proc.wait(TIMEOUT) for proc in procs]
+    finally:
+        for proc in procs:
+            proc.end()
+    for client in results[1:]:
+        check_pair(results[0], client)
+        if not re.search(r"^success$", client.out, re.M):
+            raise Fail("  no closing line\n" + client.show("client"))
+
+
+def asyncwatch(env):
+    """The port goes down and up again with its interface."""
+    need("ibv_asyncwatch", "stdbuf")
+    with net.NetPair(1500, user=not env.root) as pair:
+        end = pair.ends()[0]
+        watch = Proc(env.under(end, ["stdbuf", "-o0", "ibv_asyncwatch"]))
+        try:
+            for act, pattern in ((None, r"async event FD"), ("down", r"PORT_ERR\b"), ("up", r"PORT_ACTIVE\b")):
+                if act:
+                    pair.ip(0, "link", "set", net.DEVICE[0], act)
+                deadline = time.monotonic() + 20
+                while not re.search(pattern, watch.output()):
+                    if time.monotonic() > deadline or not watch.alive():
+                        raise Fail(f"  not told: {pattern}\n" + watch.wait(0.1).show("ibv_asyncwatch"))
+                    time.sleep(0.02)
+        finally:
+            watch.end()
 
 
 def devices(env):
@@ -67,4 +111,10 @@ def cases(env):
                    lambda o=options, f=faults: pingpong(env, net.loopback(), "ibv_rc_pingpong", o, f))
     yield Case("pingpong/loss-5-leave", lambda: leave(env))
     for program in OTHERS:
-        yield Case(f"pingpong/{program}", lambda p=program: pingpong(env, net.loopback(), p, [], None))
+        for name, options in OTHER_VARIANTS:
+            yield Case(f"pingpong/{program}/{name}",
+                       lambda p=program, o=options: pingpong(env, net.loopback(), p, o, None))
+    for clients, options in ((1, []), (3, ["-n", "50"]), (2, ["-e", "-s", "1"])):
+        yield Case(f"pingpong/ibv_xsrq_pingpong/{clients}-clients{''.join(options)}",
+                   lambda c=clients, o=options: xrc_pingpong(env, c, o))
+    yield Case("pingpong/ibv_asyncwatch", lambda: asyncwatch(env))

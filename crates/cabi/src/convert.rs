@@ -300,8 +300,10 @@ pub(crate) fn qp_type(value: u32) -> Done<QpType> {
         QPT_RC => Ok(QpType::Rc),
         QPT_UC => Ok(QpType::Uc),
         QPT_UD => Ok(QpType::Ud),
+        QPT_XRC_SEND => Ok(QpType::XrcSend),
+        QPT_XRC_RECV => Ok(QpType::XrcRecv),
         other => Err(Fail::unsupported(format!(
-            "queue pair type {other}: RC (2), UC (3) and UD (4) are offered"
+            "queue pair type {other}: RC (2), UC (3), UD (4) and XRC (9, 10) are offered"
         ))),
     }
 }
@@ -311,6 +313,8 @@ pub(crate) fn qp_type_value(qp_type: QpType) -> u32 {
         QpType::Rc => QPT_RC,
         QpType::Uc => QPT_UC,
         QpType::Ud | QpType::Gsi => QPT_UD,
+        QpType::XrcSend => QPT_XRC_SEND,
+        QpType::XrcRecv => QPT_XRC_RECV,
     }
 }
 

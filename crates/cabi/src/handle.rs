@@ -12,7 +12,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use check::Kind;
 use crocevia::{
     Ah, CompChannel, Completion, Context, Cq, CqId, DeviceInfo, Error, Mr, Mw, Pd, Qp, QpType, Qpn,
-    Srq, SrqId,
+    Srq, SrqId, Xrcd,
 };
 
 use crate::abi::*;
@@ -194,6 +194,9 @@ impl<K: Eq + Hash> Table<K> {
     }
 }
 
+/// Device and number of a file, which names an XRC domain for all that open it by the file.
+pub(crate) type File = (u64, u64);
+
 /// An open device.
 #[repr(C)]
 pub(crate) struct ContextHandle {
@@ -202,6 +205,8 @@ pub(crate) struct ContextHandle {
     pub cqs: Table<CqId>,
     pub qps: Table<Qpn>,
     pub srqs: Table<SrqId>,
+    /// Open XRC domains with the files that name them, if one does.
+    pub xrcds: Mutex<Vec<(Option<File>, usize)>>,
     /// Objects that refer to this one, and the program itself until it closes the device.
     pub users: AtomicUsize,
     pub closed: AtomicBool,
@@ -304,6 +309,13 @@ pub(crate) struct SrqHandle {
     pub srq: Slot<Srq>,
 }
 
+/// An XRC domain.
+#[repr(C)]
+pub(crate) struct XrcdHandle {
+    pub public: UnsafeCell<ibv_xrcd>,
+    pub xrcd: Slot<Xrcd>,
+}
+
 /// A queue pair.
 #[repr(C)]
 pub(crate) struct QpHandle {
@@ -336,6 +348,7 @@ handles! {
     CqHandle(ibv_cq) = Cq;
     SrqHandle(ibv_srq) = Srq;
     QpHandle(ibv_qp) = Qp;
+    XrcdHandle(ibv_xrcd) = Xrcd;
 }
 
 // SAFETY: `repr(C)`; the public context is the last field of `verbs_context`, the first field here.

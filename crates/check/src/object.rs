@@ -135,6 +135,8 @@ pub enum Object {
     Srq(Srq),
     /// A queue pair.
     Qp(Qp),
+    /// An XRC domain.
+    Xrcd,
 }
 
 /// The kinds of object.
@@ -151,6 +153,7 @@ pub enum Kind {
     Cq,
     Srq,
     Qp,
+    Xrcd,
 }
 
 impl Object {
@@ -167,6 +170,7 @@ impl Object {
             Self::Cq(_) => Kind::Cq,
             Self::Srq(_) => Kind::Srq,
             Self::Qp(_) => Kind::Qp,
+            Self::Xrcd => Kind::Xrcd,
         }
     }
 
@@ -183,6 +187,7 @@ impl Object {
             Self::Cq(cq) => format!("CQ {}", cq.number),
             Self::Srq(srq) => format!("SRQ {}", srq.number),
             Self::Qp(qp) => format!("QP {}", qp.number),
+            Self::Xrcd => "XRC domain".to_owned(),
         }
     }
 }

@@ -19,6 +19,10 @@ pub enum QpType {
     Ud,
     /// General services (QP1): datagrams that carry management.
     Gsi,
+    /// Sending end of an extended reliable connection.
+    XrcSend,
+    /// Receiving end of one.
+    XrcRecv,
 }
 
 /// The states of a queue pair; values are those of `ibv_qp_state`.

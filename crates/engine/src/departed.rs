@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use wire::{Aeth, Bth, Extensions, Instant, Msn, Operation, PKey, Packet, Path, Service, Syndrome};
+use wire::{Aeth, Bth, Extensions, Instant, Msn, Operation, PKey, Packet, Path, Syndrome};
 
 use crate::counters::pair::count;
 use crate::device::Device;
@@ -186,7 +186,9 @@ impl Departed {
         }
         let opcode = packet.bth.opcode;
         let Some(operation) = opcode.operation() else { return Heard::Unknown };
-        if opcode.service() != Some(Service::Rc) || !packet.bth.pkey.matches(PKey::DEFAULT) {
+        if opcode.service() != memory.bth.opcode.service()
+            || !packet.bth.pkey.matches(PKey::DEFAULT)
+        {
             return Heard::Unknown;
         }
         if !operation.is_request() {
@@ -232,7 +234,7 @@ impl Memory {
     pub(crate) fn of(qp: &QueuePair) -> Option<Self> {
         let (q, responder) = (&qp.facts, &qp.responder);
         let (path, heard) = (q.path?, responder.heard?);
-        (q.service() == Service::Rc).then(|| Self {
+        q.kind.is_reliable().then(|| Self {
             qpn: q.qpn.get(),
             serial: 0,
             path,

@@ -18,6 +18,7 @@ use crate::sched::{Owner, Scheduler};
 use crate::slots::{Lookup, Slots};
 use crate::train::Train;
 use crate::window::Windows;
+use crate::xrc::Domain;
 
 /// One entry of the GID table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,6 +93,7 @@ pub struct Device<M> {
     /// Whose the last train was.
     pub(crate) spoke: Option<u32>,
     pub(crate) paused: [Option<Instant>; 8],
+    pub(crate) xrcds: Slots<Domain>,
     woken: Vec<u32>,
 }
 
@@ -113,6 +115,7 @@ impl<M: HostMemory> Device<M> {
                 credits: config.credits,
                 probe: None,
                 flow: false,
+                least_timeout: Span::ZERO,
                 notes: VecDeque::new(),
                 overrun: Vec::new(),
                 cq_wakes: Vec::new(),
@@ -133,6 +136,7 @@ impl<M: HostMemory> Device<M> {
             unsettled: Vec::new(),
             spoke: None,
             paused: [None; 8],
+            xrcds: Slots::new(),
             woken: Vec::new(),
         }
     }
@@ -152,6 +156,12 @@ impl<M: HostMemory> Device<M> {
     /// as it comes, as after creation.
     pub fn set_flow(&mut self, on: bool) {
         self.shared.flow = on;
+    }
+
+    /// Waits at least so long for an acknowledgement, whatever the ACK timeout of a queue pair; as
+    /// after creation: no longer than that says.
+    pub fn set_least_timeout(&mut self, least: Span) {
+        self.shared.least_timeout = least;
     }
 
     /// Counters.
@@ -292,7 +302,7 @@ impl<M: HostMemory> Device<M> {
         while let Some(cq) = self.shared.overrun.pop() {
             for index in 0..self.qps.bound() {
                 let Some(qp) = self.qps.get_mut(index) else { continue };
-                let uses = qp.init.send_cq == cq || qp.init.recv_cq == cq;
+                let uses = qp.init.send_cq == cq || qp.facts.recv_cq == cq;
                 if uses && !matches!(qp.facts.state, QpState::Err | QpState::Reset) {
                     let qpn = qp.facts.qpn;
                     qp.fail(&mut self.shared, now, None);

@@ -26,6 +26,7 @@ mod strike;
 pub mod train;
 mod window;
 pub mod work;
+mod xrc;
 
 pub use attr::{AttrMask, QpAttr, QpCap, QpInit, QpState, QpType};
 pub use counters::{Counters, QpCounters};
@@ -48,3 +49,4 @@ pub use work::{
     Access, AddressVector, BindWindow, Completion, Datagram, NetworkHeader, RecvRequest, Remote,
     SendData, SendFlags, SendOp, SendRequest, Sge, WcData, WcOpcode, WcStatus,
 };
+pub use xrc::XrcdId;

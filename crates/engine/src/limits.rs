@@ -28,6 +28,8 @@ pub const MAX_PD: u32 = 1 << 15;
 pub const MAX_MR: u32 = 1 << 20;
 /// Memory windows of a device.
 pub const MAX_MW: u32 = 1 << 20;
+/// XRC domains of a device.
+pub const MAX_XRCD: u32 = 1 << 14;
 /// Multicast groups of a device.
 pub const MAX_GROUPS: u32 = 256;
 /// Queue pairs attached to a multicast group.
@@ -38,6 +40,11 @@ pub const MAX_GIDS: usize = 256;
 pub const ACK_DELAY: Span = Span::from_us(20);
 /// Least time without a sign of a peer before a live device probes for a lost tail.
 pub const PROBE: Span = Span::from_us(500);
+/// A live device does not wait less than this for an acknowledgement, whatever the timeout: peers
+/// in software need the processor to answer. Adapters have such a bound too. Code 12: 16.8 ms.
+pub const LEAST_TIMEOUT: Span = Span::from_ns((4096 << LEAST_TIMEOUT_CODE) as u64);
+/// Its code.
+pub const LEAST_TIMEOUT_CODE: u8 = 12;
 /// When the last acknowledgement of a queue pair that has gone is repeated, counted from then.
 pub const LAST_WORDS: [Span; 3] = [Span::from_us(1000), Span::from_us(3000), Span::from_us(7000)];
 /// It is repeated if the peer asked for something within this time before: a peer that tries again

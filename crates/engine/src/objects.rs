@@ -134,7 +134,7 @@ impl<M: HostMemory> Device<M> {
         self.shared.regions.use_pd(pd, 1)?;
         let queue = RecvQueue::new(attr.max_wr, attr.max_sge);
         let attr = SrqAttr { limit: 0, ..*attr };
-        Ok(SrqId(self.shared.srqs.insert(Srq { pd, attr, queue, users: 0 })))
+        Ok(SrqId(self.shared.srqs.insert(Srq { pd, attr, queue, users: 0, xrc: None })))
     }
 
     pub(crate) fn srq(&mut self, srq: SrqId) -> Result<&mut Srq> {
@@ -183,9 +183,13 @@ impl<M: HostMemory> Device<M> {
     /// Destroys a shared receive queue; `Busy` while a queue pair uses it.
     pub fn destroy_srq(&mut self, srq: SrqId) -> Result<()> {
         let s = self.srq(srq)?;
-        let (users, pd) = (s.users, s.pd);
+        let (users, pd, xrc) = (s.users, s.pd, s.xrc);
         if users > 0 {
             return Err(busy("shared receive queue", users));
+        }
+        if let Some((xrcd, cq)) = xrc {
+            self.use_xrcd(xrcd, -1)?;
+            self.cq(cq)?.users -= 1;
         }
         self.shared.srqs.remove(srq.0);
         self.shared.events.retain(|e| *e != Event::Async(AsyncEvent::SrqLimitReached(srq)));

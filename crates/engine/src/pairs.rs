@@ -1,6 +1,6 @@
 //! Control calls for queue pairs, multicast attachment, and the posting of work.
 
-use wire::{Gid, Instant, Qpn};
+use wire::{Gid, Instant, Qpn, SrqNum};
 
 use crate::attr::{AttrMask, QpAttr, QpCap, QpInit, QpState, QpType};
 use crate::departed::Memory;
@@ -13,14 +13,15 @@ use crate::objects::{full, no_such};
 use crate::qp::QueuePair;
 use crate::train::{Train, TrainLimits};
 use crate::work::{RecvRequest, SendRequest};
+use crate::xrc::is_silent;
 
 impl<M: HostMemory> Device<M> {
     /// A queue pair in RESET, with the sizes granted.
     pub fn create_qp(&mut self, init: &QpInit) -> Result<(Qpn, QpCap)> {
         let mut init = *init;
         check_cap(&mut init)?;
-        if self.qps.len() >= limits::MAX_QP as usize {
-            return Err(full("queue pairs", limits::MAX_QP));
+        if init.qp_type == QpType::XrcRecv {
+            return Err(Error::invalid("a receiving XRC queue pair is created in an XRC domain"));
         }
         if let Some(srq) = init.srq
             && matches!(self.srq(srq)?, s if s.pd != init.pd)
@@ -31,17 +32,30 @@ impl<M: HostMemory> Device<M> {
         }
         self.cq(init.send_cq)?;
         self.cq(init.recv_cq)?;
-        let qpn = self.draw_qpn(init.qp_type)?;
         self.shared.regions.use_pd(init.pd, 1)?;
-        self.use_queues(&init, 1);
+        match self.insert_qp(&init) {
+            Ok(qpn) => {
+                self.use_queues(&init, 1);
+                Ok((qpn, init.cap))
+            }
+            Err(error) => self.shared.regions.use_pd(init.pd, -1).and(Err(error)),
+        }
+    }
+
+    /// Gives a queue pair a number and a place.
+    pub(crate) fn insert_qp(&mut self, init: &QpInit) -> Result<Qpn> {
+        if self.qps.len() >= limits::MAX_QP as usize {
+            return Err(full("queue pairs", limits::MAX_QP));
+        }
+        let qpn = self.draw_qpn(init.qp_type)?;
         // The index goes into the facts: insert first, then build with the index known.
-        let index = self.qps.insert(QueuePair::new(0, qpn, &init, self.mtu));
+        let index = self.qps.insert(QueuePair::new(0, qpn, init, self.mtu));
         if let Some(qp) = self.qps.get_mut(index) {
             qp.facts.index = index;
         }
         self.shared.begin_tally(index);
         self.by_qpn.insert(qpn.get(), index);
-        Ok((qpn, init.cap))
+        Ok(qpn)
     }
 
     fn use_queues(&mut self, init: &QpInit, change: i32) {
@@ -110,6 +124,9 @@ impl<M: HostMemory> Device<M> {
     /// Destroys a queue pair. What it owed its peer still leaves; its completions stay in the
     /// queues.
     pub fn destroy_qp(&mut self, qp: Qpn) -> Result<()> {
+        if self.closes_xrc_receiver(qp) {
+            return Ok(());
+        }
         let index = self.index(qp)?;
         let Some(mut pair) = self.qps.remove(index) else { return Err(no_such("queue pair")) };
         self.departed.remember(Memory::of(&pair));
@@ -131,7 +148,10 @@ impl<M: HostMemory> Device<M> {
             !members.is_empty()
         });
         self.shared.events.retain(|e| !concerns(e, qp));
-        self.shared.regions.use_pd(pair.init.pd, -1)
+        match pair.xrc.domain {
+            Some(xrcd) => self.use_xrcd(xrcd, -1),
+            None => self.shared.regions.use_pd(pair.init.pd, -1),
+        }
     }
 
     /// Attaches a datagram queue pair to a multicast group.
@@ -199,17 +219,31 @@ impl<M: HostMemory> Device<M> {
         qp: Qpn,
         wr: &SendRequest<'_>,
     ) -> std::result::Result<(), PostError> {
+        self.post_send_for(now, qp, wr, None)
+    }
+
+    /// The same, for a shared receive queue of the peer's if the service wants that.
+    pub(crate) fn post_send_for(
+        &mut self,
+        now: Instant,
+        qp: Qpn,
+        wr: &SendRequest<'_>,
+        srq: Option<SrqNum>,
+    ) -> std::result::Result<(), PostError> {
         let index = *self.by_qpn.get(&qp.get()).ok_or(PostError::NoQueuePair)?;
         let qp = self.qps.get_mut(index).ok_or(PostError::NoQueuePair)?;
-        if matches!(qp.facts.state, QpState::Reset | QpState::Init | QpState::Rtr) {
+        if is_silent(qp.facts.state) {
             return Err(PostError::State(qp.facts.state));
+        }
+        if srq.is_some() != (qp.facts.kind == QpType::XrcSend) {
+            return Err(PostError::Destination);
         }
         if let Some(d) = &wr.datagram
             && crate::qp::path_of(&self.shared.gids, &d.av).is_none()
         {
             return Err(PostError::GidIndex);
         }
-        qp.requester.queue.post(&qp.facts, wr)?;
+        qp.requester.queue.post(&qp.facts, wr, srq)?;
         qp.flush_posted(&mut self.shared, now);
         self.touched(index, now);
         Ok(())
@@ -254,7 +288,7 @@ fn concerns(event: &Event, qp: Qpn) -> bool {
 
 fn check_cap(init: &mut QpInit) -> Result<()> {
     let cap = &mut init.cap;
-    if init.srq.is_some() {
+    if init.srq.is_some() || init.qp_type == QpType::XrcSend {
         (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
     }
     let bounds = [
@@ -269,8 +303,8 @@ fn check_cap(init: &mut QpInit) -> Result<()> {
             return Err(Error::invalid(format!("{name} is {value}: at most {most}")));
         }
     }
-    if init.srq.is_some() && init.qp_type == QpType::Gsi {
-        return Err(Error::invalid("QP1 takes no shared receive queue"));
+    if init.srq.is_some() && matches!(init.qp_type, QpType::Gsi | QpType::XrcSend) {
+        return Err(Error::invalid("this queue pair takes no shared receive queue"));
     }
     Ok(())
 }

@@ -97,6 +97,14 @@ impl RecvQueue {
         true
     }
 
+    /// Bytes that fit into the oldest request.
+    pub(crate) fn front_room(&self) -> Option<u64> {
+        let entry = self.entries.front()?;
+        let start = entry.slot as usize * self.max_sge as usize;
+        let sges = self.sges.get(start..start + entry.count as usize).unwrap_or_default();
+        Some(sges.iter().map(|s| u64::from(s.length)).sum())
+    }
+
     /// Drops the oldest request; its `wr_id`.
     pub(crate) fn drop_oldest(&mut self) -> Option<u64> {
         self.entries.pop_front().map(|e| e.wr_id)
@@ -125,4 +133,6 @@ pub(crate) struct Srq {
     pub(crate) attr: SrqAttr,
     pub(crate) queue: RecvQueue,
     pub(crate) users: u32,
+    /// The domain whose requests it takes and where they complete, if it is one for XRC.
+    pub(crate) xrc: Option<(crate::xrc::XrcdId, crate::cq::CqId)>,
 }

@@ -5,6 +5,7 @@
 
 mod delivery;
 mod groups;
+mod interface;
 mod parting;
 mod remark;
 mod state;
@@ -34,6 +35,7 @@ use crate::sys;
 use crate::udp::{self, UdpLink};
 
 use delivery::Delivery;
+use interface::InterfaceNews;
 pub use parting::leave_now;
 use state::State;
 
@@ -89,6 +91,8 @@ struct Shared {
     /// Faults are to be injected, and whether their sum has been told.
     faulty: bool,
     summed_up: AtomicBool,
+    /// News of the interface, where the system gives them.
+    interface: Option<InterfaceNews>,
     /// Of the process that opened the NIC.
     generation: u32,
     /// What a child of a fork gets instead of the device.
@@ -128,6 +132,7 @@ impl Nic {
         let mut device = Device::new(config, ProcessMemory::new());
         device.set_probe(Some(engine::limits::PROBE));
         device.set_flow(true);
+        device.set_least_timeout(engine::limits::LEAST_TIMEOUT);
         let shared = Arc::new(Shared {
             info: DeviceInfo { gids, ..info.clone() },
             receive_buffer,
@@ -143,6 +148,8 @@ impl Nic {
             stop: AtomicBool::new(false),
             faulty: options.faults.is_some(),
             summed_up: AtomicBool::new(false),
+            // Some sandboxes have no such sockets; the port is then up for ever.
+            interface: InterfaceNews::new(info.netdev.index).ok(),
             generation: sys::fork_generation(),
             orphan: OnceLock::new(),
         });
@@ -343,6 +350,12 @@ impl Shared {
             sys::yield_now();
         }
         false
+    }
+
+    /// The interface may have gone up or down.
+    fn look_at_interface(&self) {
+        let Some(state) = self.interface.as_ref().and_then(InterfaceNews::look) else { return };
+        self.call(|device, _| device.handle_link(state), 1);
     }
 
     /// Notes that somebody drives the device at present; now.

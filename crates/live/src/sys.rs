@@ -242,6 +242,52 @@ pub(crate) fn precise_timers() {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1000, 0, 0, 0) };
 }
 
+/// A descriptor that can be read when an interface of this network namespace has changed.
+pub(crate) fn interface_news() -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: takes three numbers; a descriptor that it returns is new and nobody else's.
+    let fd = unsafe {
+        let fd = check(libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE))?;
+        OwnedFd::from_raw_fd(fd)
+    };
+    // SAFETY: plain old data for which all zeros are a value.
+    let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
+    address.nl_family = libc::AF_NETLINK as libc::sa_family_t;
+    address.nl_groups = libc::RTMGRP_LINK as u32;
+    // SAFETY: the pointer and length describe `address`, which outlives the call.
+    check(unsafe {
+        libc::bind(
+            fd.as_raw_fd(),
+            (&raw const address).cast::<libc::sockaddr>(),
+            size_of::<libc::sockaddr_nl>() as socklen_t,
+        )
+    })?;
+    Ok(fd)
+}
+
+/// Reads all that such a descriptor says; whether it may concern the interface with this index.
+pub(crate) fn take_interface_news(fd: BorrowedFd<'_>, index: u32) -> bool {
+    /// Nobody keeps telling for so long.
+    const MOST: usize = 1024;
+    /// Where the index stands: behind a message header and eight bytes (`rtnetlink(7)`).
+    const INDEX: std::ops::Range<usize> = 20..24;
+    let (mut message, mut concerned) = ([0_u8; INDEX.end], false);
+    for _ in 0..MOST {
+        let place = message.as_mut_ptr().cast::<c_void>();
+        // SAFETY: `place` has room for as much as is asked for; the rest of a message is dropped.
+        let n = unsafe { libc::recv(fd.as_raw_fd(), place, message.len(), libc::MSG_DONTWAIT) };
+        match n {
+            // News that found no room are told of as an error, once.
+            ..0 if io::Error::last_os_error().raw_os_error() == Some(libc::ENOBUFS) => {
+                concerned = true;
+            }
+            ..0 => break,
+            _ => concerned |= n as usize != message.len() || message[INDEX] == index.to_ne_bytes(),
+        }
+    }
+    concerned
+}
+
 /// An event descriptor with the given flags, at zero.
 pub(crate) fn eventfd(flags: c_int) -> io::Result<OwnedFd> {
     // SAFETY: takes two numbers; a descriptor that it returns is new and nobody else's.

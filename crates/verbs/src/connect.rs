@@ -159,7 +159,7 @@ pub struct ConnectOptions {
     pub mtu: Option<Mtu>,
     /// What the peer may do to memory of this queue pair's domain, as far as its regions allow it.
     pub access: Access,
-    /// ACK timeout code, 0..=31: 4.096 µs × 2^code; 0 is never.
+    /// ACK timeout code, 0..=31: 4.096 µs × 2^code; 0 is never, 1 to 11 are as 12 (17 ms).
     pub timeout: u8,
     /// Retries after timeouts and sequence errors, 0..=7.
     pub retry_cnt: u8,
@@ -246,7 +246,7 @@ impl Qp {
     /// `Invalid` if the service has no connections, the state is another, no own GID is of the
     /// peer's address family, or an option is out of range; the message says what was expected.
     pub fn connect(&self, peer: &Endpoint, options: &ConnectOptions) -> Result<()> {
-        if !matches!(self.qp_type(), QpType::Rc | QpType::Uc) {
+        if !self.qp_type().is_connected() {
             return Err(Error::invalid(format!(
                 "a queue pair of service {:?} has no connection: call activate_datagram, and give \
                  each datagram its address handle",
@@ -299,7 +299,7 @@ impl Qp {
             | AttrMask::DEST_QPN
             | AttrMask::RQ_PSN;
         let mut to_rts = AttrMask::STATE | AttrMask::SQ_PSN;
-        if self.qp_type() == QpType::Rc {
+        if self.qp_type().is_reliable() {
             to_rtr |= AttrMask::MAX_DEST_RD_ATOMIC | AttrMask::MIN_RNR_TIMER;
             to_rts |= AttrMask::TIMEOUT
                 | AttrMask::RETRY_CNT

@@ -154,9 +154,8 @@ impl Context {
         let info = self.device();
         let (active_mtu, gid_table_len, link) =
             self.nic().control(|dev, _| (dev.mtu(), dev.gids().len(), dev.link()));
-        let active = info.netdev.up && link == LinkState::Up;
         PortInfo {
-            state: if active { PortState::Active } else { PortState::Down },
+            state: if link == LinkState::Up { PortState::Active } else { PortState::Down },
             active_mtu,
             max_mtu: Mtu::B4096,
             max_msg_sz: limits::MAX_MESSAGE,

@@ -2,7 +2,7 @@
 
 use std::fmt::{Debug, Formatter, Result};
 
-use crate::{Ah, CompChannel, Context, Cq, Mr, Mw, Pd, Qp, Srq};
+use crate::{Ah, CompChannel, Context, Cq, Mr, Mw, Pd, Qp, Srq, Xrcd};
 
 impl Debug for Context {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
@@ -52,6 +52,12 @@ impl Debug for Cq {
 impl Debug for Srq {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         f.debug_tuple("Srq").field(&self.id().0).finish()
+    }
+}
+
+impl Debug for Xrcd {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        f.debug_tuple("Xrcd").field(&self.id().0).finish()
     }
 }
 

@@ -188,6 +188,7 @@ mod pd;
 mod qp;
 mod sharing;
 mod srq;
+mod xrc;
 
 pub use engine::faults::FaultPlan;
 pub use engine::{
@@ -195,13 +196,13 @@ pub use engine::{
     Error, ErrorKind, GidEntry, Moderation, MrId, MwId, NetworkHeader, PdId, PostError, QpAttr,
     QpCap, QpCounters, QpInit, QpReport, QpState, QpType, RecvRequest, Remote, Result, SendData,
     SendFlags, SendOp, SendRequest, Sge, SrqAttr, SrqId, WcData, WcOpcode, WcStatus, WindowType,
-    limits,
+    XrcdId, limits,
 };
 pub use live::{
     DeviceInfo, FaultNews, LinkCounters, NetDev, Options, Region, SignalKind, flush_all, leave_now,
     sigaction, signal, signals_changed, watch_faults,
 };
-pub use wire::{Encapsulation, Gid, LKey, Mac, Mtu, PKey, Psn, QKey, Qpn, RKey, Span};
+pub use wire::{Encapsulation, Gid, LKey, Mac, Mtu, PKey, Psn, QKey, Qpn, RKey, Span, SrqNum};
 
 pub use ah::Ah;
 pub use channel::CompChannel;
@@ -215,3 +216,4 @@ pub use mw::Mw;
 pub use pd::Pd;
 pub use qp::{Qp, QpOptions, RecvBatch, SendBatch};
 pub use srq::Srq;
+pub use xrc::Xrcd;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use engine::{
     AttrMask, Device, Error, PdId, PostError, QpAttr, QpCap, QpCounters, QpInit, QpReport, QpState,
-    QpType, RecvRequest, Result, SendData, SendFlags, SendOp, SendRequest, SrqId,
+    QpType, RecvRequest, Result, SendData, SendFlags, SendOp, SendRequest, SrqId, XrcdId,
 };
 use live::ProcessMemory;
-use wire::{Gid, Instant, Psn, Qpn, RKey};
+use wire::{Gid, Instant, Psn, Qpn, RKey, SrqNum};
 
 use crate::connect;
 use crate::context::Context;
@@ -16,6 +16,7 @@ use crate::hub::Subject;
 use crate::mw::Mw;
 use crate::pd::PdInner;
 use crate::srq::{Srq, SrqInner};
+use crate::xrc::XrcdInner;
 
 /// What a queue pair is made of.
 #[derive(Clone, Copy)]
@@ -108,10 +109,19 @@ pub struct Qp {
     qp_type: QpType,
     psn: Psn,
     destroyed: bool,
-    send_cq: Cq,
-    recv_cq: Cq,
-    srq: Option<Arc<SrqInner>>,
-    pd: Arc<PdInner>,
+    kept: Kept,
+}
+
+/// What a queue pair keeps alive.
+enum Kept {
+    Own {
+        send_cq: Cq,
+        recv_cq: Cq,
+        srq: Option<Arc<SrqInner>>,
+        pd: Arc<PdInner>,
+    },
+    /// One that receives for XRC has nothing else of its own.
+    Domain(Arc<XrcdInner>),
 }
 
 impl Qp {
@@ -147,10 +157,36 @@ impl Qp {
             qp_type: options.qp_type,
             psn: connect::random_psn(),
             destroyed: false,
-            send_cq: options.send_cq.clone(),
-            recv_cq: options.recv_cq.clone(),
-            srq,
-            pd: Arc::clone(pd),
+            kept: Kept::Own {
+                send_cq: options.send_cq.clone(),
+                recv_cq: options.recv_cq.clone(),
+                srq,
+                pd: Arc::clone(pd),
+            },
+        })
+    }
+
+    /// One that receives in an XRC domain: a new one, or another handle of one.
+    pub(crate) fn xrc_receiver(xrcd: &Arc<XrcdInner>, opened: Option<Qpn>) -> Result<Self> {
+        let context = xrcd.context().clone();
+        let (qpn, cap) = context.nic().control(|dev, _| {
+            let qpn = match opened {
+                Some(qpn) => dev.open_xrc_receiver(xrcd.id(), qpn).map(|()| qpn)?,
+                None => dev.create_xrc_receiver(xrcd.id())?,
+            };
+            if opened.is_none() {
+                context.hub().add(Subject::Qp(qpn));
+            }
+            dev.query_qp(qpn).map(|(_, init)| (qpn, init.cap))
+        })?;
+        Ok(Self {
+            context,
+            qpn,
+            cap,
+            qp_type: QpType::XrcRecv,
+            psn: connect::random_psn(),
+            destroyed: false,
+            kept: Kept::Domain(Arc::clone(xrcd)),
         })
     }
 
@@ -174,19 +210,28 @@ impl Qp {
         self.qp_type
     }
 
-    /// Where send requests complete.
-    pub fn send_cq(&self) -> &Cq {
-        &self.send_cq
+    /// Where send requests complete; one that receives for XRC sends none.
+    pub fn send_cq(&self) -> Option<&Cq> {
+        match &self.kept {
+            Kept::Own { send_cq, .. } => Some(send_cq),
+            Kept::Domain(_) => None,
+        }
     }
 
-    /// Where receive requests complete.
-    pub fn recv_cq(&self) -> &Cq {
-        &self.recv_cq
+    /// Where receive requests complete; for XRC each shared receive queue has its own.
+    pub fn recv_cq(&self) -> Option<&Cq> {
+        match &self.kept {
+            Kept::Own { recv_cq, .. } => Some(recv_cq),
+            Kept::Domain(_) => None,
+        }
     }
 
     /// Whether it receives from a shared receive queue.
     pub fn has_srq(&self) -> bool {
-        self.srq.is_some()
+        match &self.kept {
+            Kept::Own { srq, .. } => srq.is_some(),
+            Kept::Domain(_) => true,
+        }
     }
 
     /// The PSN that [`endpoint`](Self::endpoint) gives: drawn at random for this queue pair.
@@ -194,9 +239,20 @@ impl Qp {
         self.psn
     }
 
-    /// The protection domain's name within its device.
-    pub fn pd_id(&self) -> PdId {
-        self.pd.id()
+    /// The protection domain's name within its device; for XRC each shared receive queue has one.
+    pub fn pd_id(&self) -> Option<PdId> {
+        match &self.kept {
+            Kept::Own { pd, .. } => Some(pd.id()),
+            Kept::Domain(_) => None,
+        }
+    }
+
+    /// The XRC domain's name within its device, if it receives in one.
+    pub fn xrcd_id(&self) -> Option<XrcdId> {
+        match &self.kept {
+            Kept::Own { .. } => None,
+            Kept::Domain(xrcd) => Some(xrcd.id()),
+        }
     }
 
     /// Moves the state and the attributes that `mask` names.
@@ -241,6 +297,19 @@ impl Qp {
     /// Why it was refused; nothing has been posted then.
     pub fn post_send(&self, wr: &SendRequest<'_>) -> std::result::Result<(), PostError> {
         self.context.nic().with(|dev, now| dev.post_send(now, self.qpn, wr))
+    }
+
+    /// Appends a send request for a shared receive queue of the peer's
+    /// ([`number`](crate::Srq::number)), which says what READs, WRITEs and atomics may reach, too.
+    ///
+    /// # Errors
+    /// Why it was refused; `Destination` if the service is not `XrcSend`.
+    pub fn post_send_xrc(
+        &self,
+        wr: &SendRequest<'_>,
+        srq: SrqNum,
+    ) -> std::result::Result<(), PostError> {
+        self.context.nic().with(|dev, now| dev.post_send_xrc(now, self.qpn, wr, srq))
     }
 
     /// Appends send requests under one lock, and sends once for all of them.
@@ -355,7 +424,10 @@ impl Qp {
     fn end(&mut self) -> Result<()> {
         self.context.nic().with(|dev, _| {
             dev.destroy_qp(self.qpn)?;
-            self.context.hub().remove(Subject::Qp(self.qpn));
+            // Others may have it open still.
+            if dev.query_qp(self.qpn).is_err() {
+                self.context.hub().remove(Subject::Qp(self.qpn));
+            }
             self.destroyed = true;
             Ok::<(), Error>(())
         })?;
@@ -393,6 +465,18 @@ impl SendBatch<'_> {
     /// Why it was refused; those before it are posted.
     pub fn push(&mut self, wr: &SendRequest<'_>) -> std::result::Result<(), PostError> {
         self.dev.post_send(self.now, self.qpn, wr)
+    }
+
+    /// Appends a send request for a shared receive queue; see [`Qp::post_send_xrc`].
+    ///
+    /// # Errors
+    /// Why it was refused; those before it are posted.
+    pub fn push_xrc(
+        &mut self,
+        wr: &SendRequest<'_>,
+        srq: SrqNum,
+    ) -> std::result::Result<(), PostError> {
+        self.dev.post_send_xrc(self.now, self.qpn, wr, srq)
     }
 }
 

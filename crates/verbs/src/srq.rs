@@ -4,11 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::{Error, PostError, RecvRequest, Result, SrqAttr, SrqId};
+use wire::SrqNum;
 
 use crate::context::Context;
+use crate::cq::Cq;
 use crate::hub::Subject;
 use crate::pd::PdInner;
 use crate::qp::RecvBatch;
+use crate::xrc::XrcdInner;
 
 /// A shared receive queue: receive requests that any of its queue pairs takes as messages come. A
 /// server of a thousand clients needs receives for the messages under way, not for a thousand times
@@ -54,6 +57,8 @@ pub(crate) struct SrqInner {
     pd: Arc<PdInner>,
     id: SrqId,
     destroyed: AtomicBool,
+    /// The domain whose requests it takes and where they complete, if it is one for XRC.
+    _xrc: Option<(Arc<XrcdInner>, Cq)>,
 }
 
 impl SrqInner {
@@ -83,14 +88,36 @@ impl Drop for SrqInner {
 
 impl Srq {
     pub(crate) fn new(pd: &Arc<PdInner>, attr: &SrqAttr) -> Result<Self> {
+        Self::make(pd, attr, None)
+    }
+
+    pub(crate) fn for_xrc(
+        pd: &Arc<PdInner>,
+        attr: &SrqAttr,
+        xrcd: &Arc<XrcdInner>,
+        cq: &Cq,
+    ) -> Result<Self> {
+        if [xrcd.context(), cq.context()].iter().any(|other| !other.is_same(pd.context())) {
+            return Err(Error::invalid(
+                "protection domain, XRC domain and completion queue must belong to one device: \
+                 make them from the same Context",
+            ));
+        }
+        Self::make(pd, attr, Some((Arc::clone(xrcd), cq.clone())))
+    }
+
+    fn make(pd: &Arc<PdInner>, attr: &SrqAttr, xrc: Option<(Arc<XrcdInner>, Cq)>) -> Result<Self> {
         let context = pd.context();
         let id = context.nic().control(|dev, _| {
-            let id = dev.create_srq(pd.id(), attr)?;
+            let id = match &xrc {
+                None => dev.create_srq(pd.id(), attr)?,
+                Some((xrcd, cq)) => dev.create_xrc_srq(pd.id(), (xrcd.id(), cq.id()), attr)?,
+            };
             context.hub().add(Subject::Srq(id));
             Result::Ok(id)
         })?;
         let destroyed = AtomicBool::new(false);
-        Ok(Self { inner: Arc::new(SrqInner { pd: Arc::clone(pd), id, destroyed }) })
+        Ok(Self { inner: Arc::new(SrqInner { pd: Arc::clone(pd), id, destroyed, _xrc: xrc }) })
     }
 
     pub(crate) fn shared(&self) -> &Arc<SrqInner> {
@@ -105,6 +132,11 @@ impl Srq {
     /// The queue's name within its device, as events give it.
     pub fn id(&self) -> SrqId {
         self.inner.id
+    }
+
+    /// The number by which XRC requests name the queue.
+    pub fn number(&self) -> SrqNum {
+        self.inner.id.number()
     }
 
     /// Appends a receive request.

@@ -2,7 +2,7 @@
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 
-use super::{ibv_comp_channel, ibv_cq, ibv_pd, ibv_qp, ibv_srq, ibv_td, layout};
+use super::{ibv_comp_channel, ibv_cq, ibv_pd, ibv_qp, ibv_srq, ibv_td, ibv_xrcd, layout};
 
 /// `struct ibv_device_attr`.
 #[repr(C)]
@@ -213,7 +213,7 @@ pub(crate) struct ibv_qp_init_attr_ex {
     pub sq_sig_all: c_int,
     pub comp_mask: u32,
     pub pd: *mut ibv_pd,
-    pub xrcd: *mut c_void,
+    pub xrcd: *mut ibv_xrcd,
     pub create_flags: u32,
     pub max_tso_header: u16,
     pub rwq_ind_tbl: *mut c_void,
@@ -283,10 +283,30 @@ pub(crate) struct ibv_srq_init_attr_ex {
     pub comp_mask: u32,
     pub srq_type: u32,
     pub pd: *mut ibv_pd,
-    pub xrcd: *mut c_void,
+    pub xrcd: *mut ibv_xrcd,
     pub cq: *mut ibv_cq,
     /// `max_num_tags`, `max_ops`.
     pub tm_cap: [u32; 2],
+}
+
+/// `struct ibv_xrcd_init_attr`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct ibv_xrcd_init_attr {
+    pub comp_mask: u32,
+    pub fd: c_int,
+    pub oflags: c_int,
+}
+
+/// `struct ibv_qp_open_attr`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct ibv_qp_open_attr {
+    pub comp_mask: u32,
+    pub qp_num: u32,
+    pub xrcd: *mut ibv_xrcd,
+    pub qp_context: *mut c_void,
+    pub qp_type: u32,
 }
 
 /// `struct ibv_cq_init_attr_ex`.
@@ -389,6 +409,8 @@ layout! {
     ibv_srq_init_attr_ex: 64, comp_mask @ 20, srq_type @ 24, pd @ 32, cq @ 48, tm_cap @ 56;
     ibv_cq_init_attr_ex: 56, cq_context @ 8, comp_vector @ 24, wc_flags @ 32, comp_mask @ 40,
         flags @ 44, parent_domain @ 48;
+    ibv_xrcd_init_attr: 12, fd @ 4, oflags @ 8;
+    ibv_qp_open_attr: 32, qp_num @ 4, xrcd @ 8, qp_context @ 16, qp_type @ 24;
     ibv_modify_cq_attr: 8, cq_count @ 4, cq_period @ 6;
     ibv_parent_domain_init_attr: 48, td @ 8, comp_mask @ 16, alloc @ 24, pd_context @ 40;
     ibv_values_ex: 24, raw_clock @ 8;

@@ -22,6 +22,10 @@ pub(crate) const QPT_RC: u32 = 2;
 pub(crate) const QPT_UC: u32 = 3;
 /// See [`QPT_RC`].
 pub(crate) const QPT_UD: u32 = 4;
+/// See [`QPT_RC`].
+pub(crate) const QPT_XRC_SEND: u32 = 9;
+/// See [`QPT_RC`].
+pub(crate) const QPT_XRC_RECV: u32 = 10;
 
 /// `IBV_SEND_SIGNALED`.
 pub(crate) const SEND_SIGNALED: u32 = 1 << 1;
@@ -70,6 +74,7 @@ pub(crate) mod cq_init {
 /// `enum ibv_qp_init_attr_mask`.
 pub(crate) mod qp_init {
     pub(crate) const PD: u32 = 1;
+    pub(crate) const XRCD: u32 = 1 << 1;
     pub(crate) const CREATE_FLAGS: u32 = 1 << 2;
     pub(crate) const SEND_OPS_FLAGS: u32 = 1 << 6;
 }
@@ -78,6 +83,25 @@ pub(crate) mod qp_init {
 pub(crate) mod srq_init {
     pub(crate) const TYPE: u32 = 1;
     pub(crate) const PD: u32 = 1 << 1;
+    pub(crate) const XRCD: u32 = 1 << 2;
+    pub(crate) const CQ: u32 = 1 << 3;
+    /// `enum ibv_srq_type`.
+    pub(crate) const BASIC: u32 = 0;
+    pub(crate) const XRC: u32 = 1;
+}
+
+/// `enum ibv_xrcd_init_attr_mask`.
+pub(crate) mod xrcd_init {
+    pub(crate) const FD: u32 = 1;
+    pub(crate) const OFLAGS: u32 = 1 << 1;
+}
+
+/// `enum ibv_qp_open_attr_mask`.
+pub(crate) mod qp_open {
+    pub(crate) const NUM: u32 = 1;
+    pub(crate) const XRCD: u32 = 1 << 1;
+    pub(crate) const CONTEXT: u32 = 1 << 2;
+    pub(crate) const TYPE: u32 = 1 << 3;
 }
 
 /// `enum ibv_srq_attr_mask`.
@@ -103,6 +127,7 @@ pub(crate) mod device_cap {
     pub(crate) const RC_RNR_NAK_GEN: u32 = 1 << 12;
     pub(crate) const SRQ_RESIZE: u32 = 1 << 13;
     pub(crate) const MEM_WINDOW: u32 = 1 << 17;
+    pub(crate) const XRC: u32 = 1 << 20;
     pub(crate) const MEM_MGT_EXTENSIONS: u32 = 1 << 21;
     pub(crate) const MEM_WINDOW_TYPE_2B: u32 = 1 << 24;
 }

@@ -86,14 +86,16 @@ pub(crate) struct verbs_context {
     pub placeholder_2: NoOp,
     pub create_flow: NoOp,
     pub placeholder_1: NoOp,
-    pub open_qp: NoOp,
+    pub open_qp:
+        Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_qp_open_attr) -> *mut ibv_qp>,
     pub create_qp_ex:
         Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_qp_init_attr_ex) -> *mut ibv_qp>,
     pub get_srq_num: Option<unsafe extern "C" fn(*mut ibv_srq, *mut u32) -> c_int>,
     pub create_srq_ex:
         Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_srq_init_attr_ex) -> *mut ibv_srq>,
-    pub open_xrcd: NoOp,
-    pub close_xrcd: NoOp,
+    pub open_xrcd:
+        Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_xrcd_init_attr) -> *mut ibv_xrcd>,
+    pub close_xrcd: Option<unsafe extern "C" fn(*mut ibv_xrcd) -> c_int>,
     pub placeholder_3: u64,
     /// Bytes of this structure.
     pub sz: usize,

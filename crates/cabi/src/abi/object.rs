@@ -110,6 +110,12 @@ pub(crate) struct ibv_cq_ex {
     pub read_completion_wallclock_ns: Option<unsafe extern "C" fn(*mut ibv_cq_ex) -> u64>,
 }
 
+/// `struct ibv_xrcd`.
+#[repr(C)]
+pub(crate) struct ibv_xrcd {
+    pub context: *mut ibv_context,
+}
+
 /// `struct ibv_srq`.
 #[repr(C)]
 pub(crate) struct ibv_srq {

@@ -139,6 +139,7 @@ pub(crate) unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut
             cqs: Table::new(),
             qps: Table::new(),
             srqs: Table::new(),
+            xrcds: Mutex::default(),
             users: AtomicUsize::new(1),
             closed: AtomicBool::new(false),
         });
@@ -200,6 +201,7 @@ fn attr(info: &DeviceInfo, limits: &DeviceLimits) -> ibv_device_attr {
         | device_cap::RC_RNR_NAK_GEN
         | device_cap::SRQ_RESIZE
         | device_cap::MEM_WINDOW
+        | device_cap::XRC
         | device_cap::MEM_MGT_EXTENSIONS
         | device_cap::MEM_WINDOW_TYPE_2B;
     attr.max_sge = int(limits.max_sge);
@@ -221,7 +223,7 @@ fn attr(info: &DeviceInfo, limits: &DeviceLimits) -> ibv_device_attr {
     attr.max_srq_wr = int(limits.max_srq_wr);
     attr.max_srq_sge = int(limits.max_sge);
     attr.max_pkeys = 1;
-    attr.local_ca_ack_delay = 15;
+    attr.local_ca_ack_delay = crocevia::limits::LEAST_TIMEOUT_CODE;
     attr.phys_port_cnt = 1;
     attr
 }

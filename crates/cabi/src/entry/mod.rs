@@ -19,6 +19,7 @@ pub(crate) mod qp_ex;
 mod signals;
 mod srq;
 mod strings;
+mod xrc;
 
 pub(crate) use ah::*;
 pub(crate) use cq::*;
@@ -33,3 +34,4 @@ pub(crate) use qp::*;
 pub(crate) use qp_ex::*;
 pub(crate) use srq::*;
 pub(crate) use strings::*;
+pub(crate) use xrc::*;

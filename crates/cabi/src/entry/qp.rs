@@ -1,16 +1,18 @@
 //! Queue pairs: creation, state, posting. The `ibv_wr_*` interface is in `qp_ex.rs`.
 
 use core::cell::UnsafeCell;
-use core::ffi::c_int;
+use core::ffi::{c_int, c_void};
+use core::ptr::null_mut;
 
-use crocevia::{AttrMask, PostError, Qp, QpOptions};
+use crocevia::{AttrMask, PostError, Qp, QpOptions, QpType, SrqNum};
 
 use crate::abi::*;
 use crate::convert::{self, Scratch};
 use crate::entry::{Builder, allowed_send_ops, context_of, fill_qp_ex};
 use crate::errno::{Done, EINVAL, Fail, code, guarded, object};
 use crate::handle::{
-    CqHandle, MwHandle, PdHandle, QpHandle, Slot, SrqHandle, disown, find, free, give, trust,
+    CqHandle, MwHandle, PdHandle, QpHandle, Slot, SrqHandle, XrcdHandle, disown, find, free, give,
+    trust,
 };
 use crate::watch;
 
@@ -31,7 +33,8 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
     context: *mut ibv_context,
     attr: *mut ibv_qp_init_attr_ex,
 ) -> *mut ibv_qp {
-    const KNOWN: u32 = qp_init::PD | qp_init::CREATE_FLAGS | qp_init::SEND_OPS_FLAGS;
+    const KNOWN: u32 =
+        qp_init::PD | qp_init::XRCD | qp_init::CREATE_FLAGS | qp_init::SEND_OPS_FLAGS;
     object("ibv_create_qp_ex", || {
         context_of(context)?;
         if attr.is_null() {
@@ -45,12 +48,19 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
                 "queue pair attributes {unknown:#x} (comp_mask)"
             )));
         }
-        if attr.comp_mask & qp_init::PD == 0 {
-            return Err(Fail::invalid("a queue pair needs a protection domain"));
-        }
         if attr.comp_mask & qp_init::CREATE_FLAGS != 0 && attr.create_flags != 0 {
             let flags = attr.create_flags;
             return Err(Fail::unsupported(format!("queue pair creation flags {flags:#x}")));
+        }
+        if attr.qp_type == QPT_XRC_RECV {
+            if attr.comp_mask & qp_init::XRCD == 0 {
+                return Err(Fail::invalid("a receiving XRC queue pair needs an XRC domain"));
+            }
+            let qp = find::<XrcdHandle>(attr.xrcd)?.xrcd.get().create_qp()?;
+            return hand_out(context, qp, attr.qp_context, None, None);
+        }
+        if attr.comp_mask & qp_init::PD == 0 {
+            return Err(Fail::invalid("a queue pair needs a protection domain"));
         }
         let mut basic = ibv_qp_init_attr {
             qp_context: attr.qp_context,
@@ -80,7 +90,12 @@ fn create_qp(
         let sentence = format!("operations {unknown:#x} (send_ops_flags) on {qp_type:?}");
         return Err(Fail::unsupported(sentence));
     }
-    let (send_cq, recv_cq) = (find::<CqHandle>(attr.send_cq)?, find::<CqHandle>(attr.recv_cq)?);
+    let send_cq = find::<CqHandle>(attr.send_cq)?;
+    let recv_cq = match qp_type {
+        // It receives nothing.
+        QpType::XrcSend => send_cq,
+        _ => find::<CqHandle>(attr.recv_cq)?,
+    };
     let srq = match attr.srq.is_null() {
         true => None,
         false => Some(find::<SrqHandle>(attr.srq)?),
@@ -94,22 +109,45 @@ fn create_qp(
         sq_sig_all: attr.sq_sig_all != 0,
     })?;
     attr.cap = convert::qp_cap_value(&qp.cap());
-    let qpn = qp.qpn();
     // SAFETY: the handle is live.
     let context = unsafe { (*domain.public.get()).context };
+    hand_out(context, qp, attr.qp_context, Some((pd, attr)), send_ops)
+}
+
+/// The sizes of a queue pair that posts nothing.
+const NO_CAP: ibv_qp_cap = ibv_qp_cap {
+    max_send_wr: 0,
+    max_recv_wr: 0,
+    max_send_sge: 0,
+    max_recv_sge: 0,
+    max_inline_data: 0,
+};
+
+/// Gives a queue pair its public face; `made` of a protection domain and queues, if it was.
+pub(crate) fn hand_out(
+    context: *mut ibv_context,
+    qp: Qp,
+    qp_context: *mut c_void,
+    made: Option<(*mut ibv_pd, &ibv_qp_init_attr)>,
+    send_ops: Option<u64>,
+) -> Done<*mut ibv_qp> {
+    let (qpn, qp_type) = (qp.qpn(), qp.qp_type());
+    let none = (null_mut(), null_mut(), null_mut(), null_mut());
+    let (pd, send_cq, recv_cq, srq) =
+        made.map_or(none, |(pd, attr)| (pd, attr.send_cq, attr.recv_cq, attr.srq));
     // SAFETY: integers, addresses and optional function addresses; all zero is a value.
     let mut public: ibv_qp_ex = unsafe { core::mem::zeroed() };
     public.base = ibv_qp {
         context,
-        qp_context: attr.qp_context,
+        qp_context,
         pd,
-        send_cq: attr.send_cq,
-        recv_cq: attr.recv_cq,
-        srq: attr.srq,
+        send_cq,
+        recv_cq,
+        srq,
         handle: qpn.get(),
         qp_num: qpn.get(),
         state: 0,
-        qp_type: attr.qp_type,
+        qp_type: convert::qp_type_value(qp_type),
         mutex: libc::PTHREAD_MUTEX_INITIALIZER,
         cond: libc::PTHREAD_COND_INITIALIZER,
         events_completed: 0,
@@ -118,7 +156,8 @@ fn create_qp(
         fill_qp_ex(&mut public);
     }
     let owner = context_of(context)?;
-    let known = watch::qp(&public.base, qp_type, &attr.cap, attr.sq_sig_all != 0);
+    let (cap, all) = made.map_or((NO_CAP, false), |(_, attr)| (attr.cap, attr.sq_sig_all != 0));
+    let known = watch::qp(&public.base, qp_type, &cap, all);
     let address = give(QpHandle {
         public: UnsafeCell::new(public),
         qp: Slot::new(qp),
@@ -262,7 +301,10 @@ pub(crate) unsafe extern "C" fn post_send(
             let mut at = first;
             while let Some(wr) = at.as_ref() {
                 convert::send_request(handle.qp_type, wr, &mut scratch)
-                    .and_then(|request| batch.push(&request))
+                    .and_then(|request| match handle.qp_type {
+                        QpType::XrcSend => batch.push_xrc(&request, SrqNum::new(wr.remote_srqn)),
+                        _ => batch.push(&request),
+                    })
                     .map_err(|error| (at, error))?;
                 if wr.opcode == wr::BIND_MW {
                     // The window carries the key it was bound under.

@@ -6,7 +6,7 @@ use core::ops::Range;
 
 use crocevia::{
     Datagram, PostError, QpType, RKey, Remote, SendData, SendFlags, SendOp, SendRequest, Sge,
-    limits,
+    SrqNum, limits,
 };
 
 use crate::abi::*;
@@ -30,6 +30,8 @@ struct Built {
     op: SendOp,
     data: Data,
     datagram: Option<Datagram>,
+    /// The peer's shared receive queue (XRC).
+    srq: Option<SrqNum>,
     /// The window to be told its new key.
     mw: *mut ibv_mw,
 }
@@ -119,9 +121,12 @@ pub(crate) fn allowed_send_ops(qp_type: QpType) -> u64 {
     const BIND_MW: u64 = 1 << 8;
     const SEND_WITH_INV: u64 = 1 << 9;
     match qp_type {
-        QpType::Rc => WRITE | SEND | READ | ATOMICS | LOCAL_INV | BIND_MW | SEND_WITH_INV,
+        QpType::Rc | QpType::XrcSend => {
+            WRITE | SEND | READ | ATOMICS | LOCAL_INV | BIND_MW | SEND_WITH_INV
+        }
         QpType::Uc => WRITE | SEND | LOCAL_INV | BIND_MW,
         QpType::Ud | QpType::Gsi => SEND,
+        QpType::XrcRecv => 0,
     }
 }
 
@@ -204,6 +209,7 @@ unsafe fn begin(qp: *mut ibv_qp_ex, op: SendOp) {
                     op,
                     data: Data::Sges(0..0),
                     datagram: None,
+                    srq: None,
                     mw: core::ptr::null_mut(),
                 });
             }
@@ -298,7 +304,11 @@ fn post(handle: &QpHandle, builder: &Builder) -> Result<(), PostError> {
             return Err(PostError::QueueFull);
         }
         builder.requests.iter().try_for_each(|built| {
-            batch.push(&builder.request(built))?;
+            let request = builder.request(built);
+            match built.srq {
+                Some(srq) => batch.push_xrc(&request, srq)?,
+                None => batch.push(&request)?,
+            }
             if let (SendOp::BindWindow(bind), false) = (built.op, built.mw.is_null()) {
                 // SAFETY: checked to be live when the request was built.
                 unsafe {
@@ -432,9 +442,15 @@ unsafe extern "C" fn wr_send_tso(qp: *mut ibv_qp_ex, _: *mut c_void, _: u16, _: 
     unsafe { not_offered(qp) }
 }
 
-unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut ibv_qp_ex, _: u32) {
-    // SAFETY: as for the caller.
-    unsafe { not_offered(qp) }
+unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut ibv_qp_ex, number: u32) {
+    // SAFETY: between `wr_start` and the end, by the call's contract.
+    unsafe {
+        with(qp, |builder, _| {
+            if let Some(last) = builder.last() {
+                last.srq = Some(SrqNum::new(number));
+            }
+        });
+    }
 }
 
 unsafe extern "C" fn wr_atomic_write(qp: *mut ibv_qp_ex, _: u32, _: u64, _: *const c_void) {

@@ -9,7 +9,9 @@ use crate::abi::*;
 use crate::convert::{self, Scratch};
 use crate::entry::{context_of, refused};
 use crate::errno::{Done, EINVAL, Fail, code, guarded, object};
-use crate::handle::{PdHandle, Slot, SrqHandle, disown, find, free, give, trust};
+use crate::handle::{
+    CqHandle, PdHandle, Slot, SrqHandle, XrcdHandle, disown, find, free, give, trust,
+};
 use crate::watch;
 
 pub(crate) unsafe extern "C" fn ibv_create_srq(
@@ -22,7 +24,7 @@ pub(crate) unsafe extern "C" fn ibv_create_srq(
         }
         // SAFETY: not null, valid by the call's contract.
         let init = unsafe { &mut *init };
-        create_srq(pd, init.srq_context, &mut init.attr)
+        create_srq(pd, init.srq_context, None, &mut init.attr)
     })
 }
 
@@ -38,29 +40,50 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
         // SAFETY: not null, valid by the call's contract.
         let init = unsafe { &mut *init };
         let typed = init.comp_mask & srq_init::TYPE != 0;
-        let basic = init.comp_mask & !(srq_init::TYPE | srq_init::PD) == 0;
-        if !basic || (typed && init.srq_type != 0) {
-            return Err(Fail::unsupported("only basic shared receive queues are offered"));
+        let of_xrc = srq_init::XRCD | srq_init::CQ;
+        let xrc = match if typed { init.srq_type } else { srq_init::BASIC } {
+            srq_init::BASIC => None,
+            srq_init::XRC if init.comp_mask & of_xrc == of_xrc => Some((init.xrcd, init.cq)),
+            srq_init::XRC => {
+                return Err(Fail::invalid(
+                    "a shared receive queue for XRC needs an XRC domain and a completion queue",
+                ));
+            }
+            other => {
+                return Err(Fail::unsupported(format!(
+                    "shared receive queue type {other}: basic (0) and XRC (1) are offered"
+                )));
+            }
+        };
+        if init.comp_mask & !(srq_init::TYPE | srq_init::PD | of_xrc) != 0 {
+            let unknown = init.comp_mask;
+            return Err(Fail::unsupported(format!(
+                "shared receive queue attributes {unknown:#x} (comp_mask)"
+            )));
         }
         if init.comp_mask & srq_init::PD == 0 {
             return Err(EINVAL);
         }
-        create_srq(init.pd, init.srq_context, &mut init.attr)
+        create_srq(init.pd, init.srq_context, xrc, &mut init.attr)
     })
 }
 
 fn create_srq(
     pd: *mut ibv_pd,
     srq_context: *mut c_void,
+    xrc: Option<(*mut ibv_xrcd, *mut ibv_cq)>,
     attr: &mut ibv_srq_attr,
 ) -> Done<*mut ibv_srq> {
     let domain = find::<PdHandle>(pd)?;
     // The limit is set by modifying; creation ignores it.
-    let srq = domain.pd()?.create_srq(&SrqAttr {
-        max_wr: attr.max_wr,
-        max_sge: attr.max_sge,
-        limit: 0,
-    })?;
+    let sizes = SrqAttr { max_wr: attr.max_wr, max_sge: attr.max_sge, limit: 0 };
+    let srq = match xrc {
+        None => domain.pd()?.create_srq(&sizes)?,
+        Some((xrcd, cq)) => {
+            let (xrcd, cq) = (find::<XrcdHandle>(xrcd)?, find::<CqHandle>(cq)?);
+            domain.pd()?.create_xrc_srq(&sizes, xrcd.xrcd.get(), cq.cq.get())?
+        }
+    };
     let granted = srq.query()?;
     attr.max_wr = granted.max_wr;
     attr.max_sge = granted.max_sge;
@@ -80,8 +103,11 @@ fn create_srq(
         }),
         srq: Slot::new(srq),
     });
-    // SAFETY: made just now; nobody else has it.
-    watch::created(address, || watch::srq(unsafe { &*address }, attr));
+    // Which of an XRC queue's requests has completed does not follow from the queue pair.
+    if xrc.is_none() {
+        // SAFETY: made just now; nobody else has it.
+        watch::created(address, || watch::srq(unsafe { &*address }, attr));
+    }
     owner.srqs.insert(id, address);
     owner.adopt();
     Ok(address)
@@ -136,7 +162,7 @@ pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, out: *mut u32) ->
             return Err(EINVAL);
         }
         // SAFETY: not null, writable by the call's contract.
-        unsafe { *out = handle.srq.get().id().0 };
+        unsafe { *out = handle.srq.get().number().get() };
         Ok(())
     })
 }

@@ -82,7 +82,8 @@ pub(crate) fn qp(public: &ibv_qp, qp_type: QpType, cap: &ibv_qp_cap, all: bool) 
         receive_cq: key(public.recv_cq),
         srq: (!public.srq.is_null()).then(|| key(public.srq)),
         service: match qp_type {
-            QpType::Rc => Service::Rc,
+            // What holds for those that send holds for XRC; those that receive post nothing.
+            QpType::Rc | QpType::XrcSend | QpType::XrcRecv => Service::Rc,
             QpType::Uc => Service::Uc,
             QpType::Ud | QpType::Gsi => Service::Ud,
         },

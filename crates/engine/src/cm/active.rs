@@ -27,7 +27,7 @@ impl Cm {
         let service_type = match request.qp_type {
             QpType::Rc => ServiceType::Rc,
             QpType::Uc => ServiceType::Uc,
-            QpType::Ud | QpType::Gsi => {
+            QpType::Ud | QpType::Gsi | QpType::XrcSend | QpType::XrcRecv => {
                 return Err(Error::invalid(
                     "only RC and UC queue pairs are connected: resolve a datagram service",
                 ));

@@ -43,14 +43,18 @@ pub(crate) fn receive<M: HostMemory>(
         count!(sh, q.index, rx_wrong_qkey);
         return Ok(());
     }
-    if responder.take_receive(q, recv, sh).is_err() {
-        count!(sh, q.index, out_of_buffer);
+    let length = packet.payload.len();
+    let room = match q.srq {
+        None => recv.front_room(),
+        Some(id) => sh.srqs.get(id.0).and_then(|srq| srq.queue.front_room()),
+    };
+    if room.is_some_and(|room| (GRH_AREA + length) as u64 > room) {
+        // The request stays for the next one, in a shared queue for whoever is next.
+        count!(sh, q.index, rx_datagram_too_long);
         return Ok(());
     }
-    let length = packet.payload.len();
-    if (GRH_AREA + length) as u64 > responder.taken.room() {
-        // The request stays for the next one.
-        count!(sh, q.index, rx_datagram_too_long);
+    if responder.take_receive(q, recv, sh).is_err() {
+        count!(sh, q.index, out_of_buffer);
         return Ok(());
     }
     let grh = wire::packet::grh_area(&packet.path, ip_payload(packet));

@@ -3,7 +3,6 @@
 
 use wire::{AtomicEth, Deth, Extensions, PKey, Path, Reth};
 
-use crate::attr::QpType;
 use crate::qp::build::Builder;
 use crate::qp::facts::{Draft, Facts, Shared};
 use crate::qp::requester::{Next, Requester};
@@ -115,13 +114,14 @@ impl Requester {
             }
             bth.solicited = wqe.solicited && wqe.consumes_receive();
         }
+        ext.xrc_srq = wqe.srq;
         if let Some(d) = wqe.datagram {
             let qkey = if d.qkey.get() >> 31 != 0 { q.qkey } else { d.qkey };
             ext.deth = Some(Deth { qkey, source_qp: q.qpn });
             bth.dest_qp = d.dest_qp;
         }
         bth.pkey = PKey::DEFAULT;
-        bth.ack_request = q.kind == QpType::Rc && self.asks(q, sh, wqe, next);
+        bth.ack_request = q.kind.is_reliable() && self.asks(q, sh, wqe, next);
         Draft { bth, ext, length: next.length, again: self.nxt < self.max }
     }
 

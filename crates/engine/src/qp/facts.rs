@@ -49,9 +49,15 @@ impl Facts {
     pub(crate) fn service(&self) -> Service {
         match self.kind {
             QpType::Rc => Service::Rc,
+            QpType::XrcSend | QpType::XrcRecv => Service::Xrc,
             QpType::Uc => Service::Uc,
             QpType::Ud | QpType::Gsi => Service::Ud,
         }
+    }
+
+    /// How long an owed ACK may wait for company: not at all where none will come.
+    pub(crate) fn ack_delay<M>(&self, sh: &Shared<M>) -> Span {
+        if self.kind == QpType::XrcRecv { Span::ZERO } else { sh.ack_delay }
     }
 
     /// A header towards the connected peer.
@@ -102,6 +108,8 @@ pub(crate) struct Shared<M> {
     pub(crate) credits: bool,
     /// Least time without a sign of the peer before a probe; `None`: no probes.
     pub(crate) probe: Option<Span>,
+    /// The shortest ACK timeout.
+    pub(crate) least_timeout: Span,
     /// Unreliable services ask how far a peer has come.
     pub(crate) flow: bool,
     /// Questions and answers of that kind, about to leave.

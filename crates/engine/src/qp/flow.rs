@@ -40,7 +40,7 @@ const TRIES_KNOWN: u32 = 6;
 /// A peer without receive requests is asked again after this time, later after twice the time each.
 const HUNGER: Span = Span::from_us(200);
 /// After so many times one message goes each time, as it may be waited for in another way.
-const HUNGER_TRIES: u32 = 12;
+const HUNGER_TRIES: u32 = 10;
 /// The longest of these waits.
 const LONGEST: Span = Span::from_ms(640);
 
@@ -266,9 +266,8 @@ impl Requester {
             return;
         }
         self.flow.tries += 1;
-        if takes == Takes::Part {
-            sh.windows.lost(q.peer, true);
-        }
+        // Whoever has not answered may have a full buffer.
+        sh.windows.lost(q.peer, true);
         self.flight.recalled(&mut sh.windows, q.peer, 0);
         self.flow.asks.clear();
         let most = if takes == Takes::Part { TRIES_KNOWN } else { TRIES_UNKNOWN };

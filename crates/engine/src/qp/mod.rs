@@ -34,6 +34,7 @@ use crate::qp::responder::Responder;
 use crate::srq::RecvQueue;
 use crate::train::{Train, TrainLimits};
 use crate::work::AddressVector;
+use crate::xrc::Xrc;
 
 /// A queue pair.
 #[derive(Debug)]
@@ -61,6 +62,7 @@ pub(crate) struct QueuePair {
     pub(crate) notify_drained: bool,
     /// Unreliable services: sent, and to be completed once the driver has taken the train.
     pub(crate) unsettled: bool,
+    pub(crate) xrc: Xrc,
     /// An acknowledgement found no room in the last train.
     passed_over: bool,
 }
@@ -100,6 +102,14 @@ impl QueuePair {
             let (responder, recv) = (&mut self.responder, &mut self.recv);
             let outcome = datagram::receive(responder, &self.facts, recv, sh, now, packet);
             return self.break_off(sh, now, outcome);
+        }
+        if let QpType::XrcSend | QpType::XrcRecv = kind {
+            if operation.is_request() != (kind == QpType::XrcRecv) {
+                return count!(sh, self.facts.index, rx_wrong_opcode);
+            }
+            if operation.is_request() {
+                self.choose_srq(sh, operation, packet);
+            }
         }
         let silent = match self.facts.state {
             QpState::Rtr => true,
@@ -185,7 +195,7 @@ impl QueuePair {
     ) {
         match outcome {
             Ok(()) => self.check_drained(sh),
-            Err(fatal) if self.facts.kind == QpType::Rc => self.fail(sh, now, Some(fatal)),
+            Err(fatal) if self.facts.kind.is_reliable() => self.fail(sh, now, Some(fatal)),
             Err(fatal) => {
                 self.requester.flush(&self.facts, sh, now, Some(fatal));
                 self.set_state(QpState::Sqe);
@@ -269,7 +279,7 @@ impl QueuePair {
             if b.is_empty() {
                 self.requester.emit(&self.facts, sh, now, &mut b);
             }
-            let unreliable = self.facts.kind != QpType::Rc && !b.is_empty();
+            let unreliable = !self.facts.kind.is_reliable() && !b.is_empty();
             self.unsettled |= unreliable || self.requester.front_is_done();
         }
         let owed = &mut self.responder.owed;
@@ -285,7 +295,7 @@ impl QueuePair {
     /// After the driver has taken the train: unreliable services complete what has been sent, and a
     /// request that could not be sent fails when its turn comes.
     pub(crate) fn settle<M: HostMemory>(&mut self, sh: &mut Shared<M>, now: Instant) {
-        if self.facts.kind != QpType::Rc {
+        if !self.facts.kind.is_reliable() {
             self.requester.una = self.requester.nxt;
         }
         if requester::sends(self.facts.state) {
@@ -297,7 +307,7 @@ impl QueuePair {
     /// The credit code for an acknowledgement: receive requests posted, or 31 where they are not
     /// counted.
     fn credits<M>(&self, sh: &Shared<M>) -> u8 {
-        if sh.credits && self.facts.srq.is_none() {
+        if sh.credits && self.facts.srq.is_none() && self.facts.kind == QpType::Rc {
             wire::aeth::credit_code(self.recv.len() as u32)
         } else {
             wire::aeth::NO_CREDITS

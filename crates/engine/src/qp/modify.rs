@@ -2,7 +2,7 @@
 
 use wire::{Instant, Psn};
 
-use crate::attr::{AttrMask, QpAttr, QpInit, QpState, QpType};
+use crate::attr::{AttrMask, QpAttr, QpInit, QpState};
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::memory::HostMemory;
@@ -12,6 +12,7 @@ use crate::qp::responder::Responder;
 use crate::qp::{QueuePair, path_of, state};
 use crate::srq::RecvQueue;
 use crate::work::{Access, AddressVector};
+use crate::xrc::Xrc;
 
 impl QueuePair {
     pub(crate) fn new(index: u32, qpn: wire::Qpn, init: &QpInit, port_mtu: wire::Mtu) -> Self {
@@ -34,6 +35,7 @@ impl QueuePair {
             expects_peer: false,
             notify_drained: false,
             unsettled: false,
+            xrc: Xrc::default(),
             passed_over: false,
         }
     }
@@ -108,9 +110,10 @@ impl QueuePair {
     ) {
         let mut facts = facts_of(self.facts.index, self.facts.qpn, &self.init, &self.attr);
         (facts.peer, facts.path) = (self.facts.peer, self.facts.path);
+        facts.timeout = facts.timeout.map(|timeout| timeout.max(sh.least_timeout));
         self.facts = facts;
         self.set_state(to);
-        let connected = matches!(facts.kind, QpType::Rc | QpType::Uc);
+        let connected = facts.kind.is_connected();
         let reaches_peer = !matches!(to, QpState::Reset | QpState::Init);
         if connected && reaches_peer && moved {
             self.join_peer(sh);
@@ -172,7 +175,7 @@ impl QueuePair {
         }
         let fresh = Self::new(self.facts.index, self.facts.qpn, &self.init, port_mtu);
         let (ready, wake, wake_later) = (self.ready, self.wake, self.wake_later);
-        *self = Self { ready, wake, wake_later, ..fresh };
+        *self = Self { ready, wake, wake_later, xrc: self.xrc, ..fresh };
     }
 }
 

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use wire::{Aeth, Extensions, Instant, Msn, NakCode, Operation, Reth, Span, Syndrome};
 
 use crate::counters::pair::count_traffic;
+use crate::memory::PdId;
 use crate::qp::build::Builder;
 use crate::qp::facts::{Draft, Facts, Shared, wire_len};
 use crate::train::Fragment;
@@ -25,25 +26,27 @@ pub(crate) struct Reply {
 
 #[derive(Clone, Copy, Debug)]
 enum What {
-    Read(Reth),
+    /// With the protection domain of who is asked.
+    Read(Reth, PdId),
     Atomic(u64),
 }
 
 impl Reply {
-    pub(crate) fn read(start: u64, packets: u64, reth: Reth, msn: Msn) -> Self {
-        Self { start, end: start + packets, next: start, msn, what: What::Read(reth), again: false }
+    pub(crate) fn read(start: u64, packets: u64, (reth, pd): (Reth, PdId), msn: Msn) -> Self {
+        let what = What::Read(reth, pd);
+        Self { start, end: start + packets, next: start, msn, what, again: false }
     }
 
     /// What of a READ's answer begins at `from`.
     fn rest(&self, from: u64, mtu: u32) -> Option<Self> {
-        let What::Read(mut reth) = self.what else { return None };
+        let What::Read(mut reth, pd) = self.what else { return None };
         if from >= self.end || from < self.start {
             return None;
         }
         let done = (from - self.start) as u32 * mtu;
         reth.va += u64::from(done);
         reth.length -= done;
-        Some(Self { start: from, next: from, what: What::Read(reth), ..*self })
+        Some(Self { start: from, next: from, what: What::Read(reth, pd), ..*self })
     }
 
     pub(crate) fn atomic(start: u64, value: u64, msn: Msn) -> Self {
@@ -213,13 +216,13 @@ impl Owed {
                     b.pieces();
                     ext.atomic_ack = Some(value);
                 }
-                What::Read(reth) => {
+                What::Read(reth, pd) => {
                     let (pieces, _) = b.pieces();
                     if length > 0 {
                         let va = reth.va + u64::from(offset);
                         let right = Access::REMOTE_READ;
                         let found =
-                            sh.regions.remote(reth.rkey, (q.pd, q.qpn), va, length.into(), right);
+                            sh.regions.remote(reth.rkey, (pd, q.qpn), va, length.into(), right);
                         match found {
                             Ok(addr) => pieces.push(Fragment::Memory { addr, length }),
                             // Its requester has had the answer, or has lost its right to it.
@@ -317,7 +320,7 @@ const ACK_LEN: usize = 12 + 4 + 4;
 
 /// Operation, offset and bytes of the next packet of a reply.
 fn shape(reply: &Reply, mtu: u32) -> (Operation, u32, u32) {
-    let What::Read(reth) = reply.what else { return (Operation::AtomicAcknowledge, 0, 0) };
+    let What::Read(reth, _) = reply.what else { return (Operation::AtomicAcknowledge, 0, 0) };
     let offset = (reply.next - reply.start) as u32 * mtu;
     let length = (reth.length - offset).min(mtu);
     let operation = match (reply.next == reply.start, reply.next + 1 == reply.end) {

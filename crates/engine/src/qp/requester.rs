@@ -193,7 +193,7 @@ impl Requester {
 
     /// Whether a request may begin now.
     fn may_start<M>(&mut self, q: &Facts, sh: &mut Shared<M>, wqe: &Wqe) -> bool {
-        if q.kind != QpType::Rc {
+        if !q.kind.is_reliable() {
             return true;
         }
         if wqe.fence && self.flight.fetches() > 0 {
@@ -348,7 +348,7 @@ impl Requester {
         now: Instant,
         wire_len: usize,
     ) -> bool {
-        if q.kind != QpType::Rc {
+        if !q.kind.is_reliable() {
             return self.flow_admits(q, sh, now, wire_len);
         }
         if sh.windows.admits(q.peer, q.index, window::cost(wire_len)) {
@@ -390,7 +390,7 @@ impl Requester {
         (wire_len, asks): (usize, bool),
     ) {
         let (start, end) = (self.nxt, self.nxt + u64::from(next.asked.0));
-        if q.kind == QpType::Rc {
+        if q.kind.is_reliable() {
             if self.flight.is_empty() || self.ack_deadline.is_none() {
                 self.ack_deadline = q.timeout.map(|t| now + t);
                 self.probe.restart(sh.probe, q, now);
@@ -418,7 +418,7 @@ impl Requester {
         } else {
             self.flow_sent(q, sh, now, next, wire_len);
         }
-        if asks && q.kind == QpType::Rc {
+        if asks && q.kind.is_reliable() {
             self.probe.sample(end, now);
         }
         self.since_ack_request = if asks { 0 } else { self.since_ack_request + 1 };
@@ -517,7 +517,7 @@ impl Requester {
     /// The span to the next ACK timeout is counted from now; with nothing in flight, from the next
     /// packet.
     pub(crate) fn restart_timer<M>(&mut self, q: &Facts, sh: &Shared<M>, now: Instant) {
-        let waits = q.kind == QpType::Rc && !self.flight.is_empty();
+        let waits = q.kind.is_reliable() && !self.flight.is_empty();
         self.ack_deadline = if waits { q.timeout.map(|t| now + t) } else { None };
         self.probe.restart(sh.probe.filter(|_| waits), q, now);
     }

@@ -166,6 +166,9 @@ impl Responder {
         operation: Operation,
         packet: &Packet<Payload<'_>>,
     ) -> Result<u64, Fault> {
+        if q.kind == QpType::XrcRecv && q.srq.is_none() {
+            return Err(Fault::Invalid);
+        }
         self.check_sequence(operation)?;
         match operation {
             Operation::ReadRequest => self.read(q, sh, packet),
@@ -215,7 +218,7 @@ impl Responder {
         let packets = u64::from(reth.length.div_ceil(q.mtu).max(1));
         self.msn = self.msn.next();
         count_traffic!(sh, q.index, rx_read_requests);
-        self.owed.reply(Reply::read(self.expected, packets, reth, self.msn));
+        self.owed.reply(Reply::read(self.expected, packets, (reth, q.pd), self.msn));
         self.remember(
             q,
             Replay { start: self.expected, end: self.expected + packets, value: None },
@@ -428,7 +431,7 @@ impl Responder {
 
     /// Owes an acknowledgement of all that has been executed.
     fn owe_ack<M>(&mut self, q: &Facts, sh: &mut Shared<M>, now: Instant) {
-        let replaces = self.owed.ack(self.expected - 1, now, sh.ack_delay);
+        let replaces = self.owed.ack(self.expected - 1, now, q.ack_delay(sh));
         count_traffic!(sh, q.index, acks_coalesced, replaces.into());
     }
 
@@ -457,7 +460,7 @@ impl Responder {
                 )
                 .is_ok();
         if known && allowed {
-            let reply = Reply::read(seq, packets, reth, self.msn);
+            let reply = Reply::read(seq, packets, (reth, q.pd), self.msn);
             self.owed.reply_again(reply, q.mtu, q.max_dest_rd_atomic);
         }
     }
@@ -530,7 +533,7 @@ impl Responder {
             sh.flush_receive(q, now, wr_id);
         }
         self.owed.close();
-        if q.srq.is_some() && q.state != QpState::Err {
+        if q.srq.is_some() && q.state != QpState::Err && q.kind != QpType::XrcRecv {
             sh.raise(AsyncEvent::QpLastWqeReached(q.qpn));
         }
     }

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use wire::Operation;
+use wire::{Operation, SrqNum};
 
 use crate::attr::QpCap;
 use crate::error::PostError;
@@ -24,6 +24,8 @@ pub(crate) struct Wqe {
     sge_count: u32,
     pub(crate) length: u32,
     pub(crate) datagram: Option<Datagram>,
+    /// The peer's shared receive queue that it is for (XRC).
+    pub(crate) srq: Option<SrqNum>,
     /// Sequences that it takes, once started: `start..end`, empty for local operations.
     pub(crate) started: bool,
     pub(crate) start: u64,
@@ -100,7 +102,12 @@ impl SendQueue {
     }
 
     /// Appends a request, if this service takes it and it fits.
-    pub(crate) fn post(&mut self, q: &Facts, wr: &SendRequest<'_>) -> Result<(), PostError> {
+    pub(crate) fn post(
+        &mut self,
+        q: &Facts,
+        wr: &SendRequest<'_>,
+        srq: Option<SrqNum>,
+    ) -> Result<(), PostError> {
         if self.wqes.len() >= self.cap.max_send_wr as usize {
             return Err(PostError::QueueFull);
         }
@@ -138,6 +145,7 @@ impl SendQueue {
             sge_count,
             length,
             datagram: wr.datagram,
+            srq,
             started: false,
             start: 0,
             end: 0,
@@ -189,17 +197,18 @@ pub(crate) fn operation(op: &SendOp, first: bool, last: bool) -> Operation {
 /// Checks a request against service, state and sizes; the length of its data.
 fn check(q: &Facts, cap: &QpCap, wr: &SendRequest<'_>) -> Result<u32, PostError> {
     use crate::attr::QpType;
-    let connected = matches!(q.kind, QpType::Rc | QpType::Uc);
+    let reliable = q.kind.requests_reliably();
+    let connected = reliable || q.kind == QpType::Uc;
     let offered = match wr.op {
-        SendOp::Send | SendOp::SendImm(_) => true,
+        SendOp::Send | SendOp::SendImm(_) => q.kind != QpType::XrcRecv,
         SendOp::Write(_) | SendOp::WriteImm(..) => connected,
         SendOp::LocalInvalidate(_) | SendOp::BindWindow(_) => connected,
         SendOp::SendInvalidate(_)
         | SendOp::Read(_)
         | SendOp::CompareSwap { .. }
-        | SendOp::FetchAdd { .. } => q.kind == QpType::Rc,
+        | SendOp::FetchAdd { .. } => reliable,
     };
-    if !offered || (wr.flags.contains(SendFlags::FENCE) && q.kind != QpType::Rc) {
+    if !offered || (wr.flags.contains(SendFlags::FENCE) && !reliable) {
         return Err(PostError::Operation);
     }
     if connected == wr.datagram.is_some() {

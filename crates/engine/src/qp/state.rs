@@ -10,9 +10,9 @@ pub(crate) fn rules(from: QpState, to: QpState, kind: QpType) -> Option<(AttrMas
     type A = AttrMask;
     let none = A::empty();
     let datagram = matches!(kind, QpType::Ud | QpType::Gsi);
-    let rc = kind == QpType::Rc;
+    let rc = kind.is_reliable();
     let pick = |rc_mask: A, uc_mask: A, ud_mask: A| match kind {
-        QpType::Rc => rc_mask,
+        QpType::Rc | QpType::XrcSend | QpType::XrcRecv => rc_mask,
         QpType::Uc => uc_mask,
         QpType::Ud | QpType::Gsi => ud_mask,
     };
@@ -27,12 +27,21 @@ pub(crate) fn rules(from: QpState, to: QpState, kind: QpType) -> Option<(AttrMas
         (Init, Init) => (none, A::PKEY_INDEX | A::PORT | identity),
         (Init, Rtr) => {
             let uc = A::AV | A::PATH_MTU | A::DEST_QPN | A::RQ_PSN;
-            let required = pick(uc | A::MAX_DEST_RD_ATOMIC | A::MIN_RNR_TIMER, uc, none);
-            (required, A::PKEY_INDEX | identity | connected(A::ALT_PATH))
+            let responder = A::MAX_DEST_RD_ATOMIC | A::MIN_RNR_TIMER;
+            let optional = A::PKEY_INDEX | identity | connected(A::ALT_PATH);
+            // Who does not answer requests needs not be told how, but may be.
+            match kind {
+                QpType::XrcSend => (uc, optional | responder),
+                _ => (pick(uc | responder, uc, none), optional),
+            }
         }
         (Rtr, Rts) => {
             let rc_only = A::TIMEOUT | A::RETRY_CNT | A::RNR_RETRY | A::MAX_QP_RD_ATOMIC;
-            (A::SQ_PSN | if rc { rc_only } else { none }, to_rts(kind))
+            match kind {
+                // Who makes no requests likewise.
+                QpType::XrcRecv => (A::SQ_PSN | A::TIMEOUT, to_rts(kind) | rc_only),
+                _ => (A::SQ_PSN | if rc { rc_only } else { none }, to_rts(kind)),
+            }
         }
         (Rts, Rts) | (Sqd, Rts) => (none, to_rts(kind)),
         (Rts, Sqd) => (none, A::EN_SQD_ASYNC_NOTIFY),
@@ -59,7 +68,7 @@ fn to_rts(kind: QpType) -> AttrMask {
     let connected = A::ACCESS_FLAGS | A::ALT_PATH | A::PATH_MIG_STATE;
     A::CUR_STATE
         | match kind {
-            QpType::Rc => connected | A::MIN_RNR_TIMER,
+            QpType::Rc | QpType::XrcSend | QpType::XrcRecv => connected | A::MIN_RNR_TIMER,
             QpType::Uc => connected,
             QpType::Ud | QpType::Gsi => A::QKEY,
         }

@@ -164,6 +164,7 @@ impl Bench {
         let service = match self.init.qp_type {
             QpType::Rc => Service::Rc,
             QpType::Uc => Service::Uc,
+            QpType::XrcSend | QpType::XrcRecv => Service::Xrc,
             QpType::Ud | QpType::Gsi => Service::Ud,
         };
         let mut made = Made(Packet {

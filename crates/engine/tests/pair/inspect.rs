@@ -45,13 +45,14 @@ pub fn packet(packet: &Packet<Vec<u8>>, port_mtu: u32) {
     assert!(packet.payload.len() <= port_mtu as usize, "longer than the port's MTU");
     assert_eq!(bth.pkey, wire::PKey::DEFAULT);
     let service = bth.opcode.service().expect("a known service");
+    let reliable = matches!(service, Service::Rc | Service::Xrc);
     if bth.ack_request {
         assert!(
-            service == Service::Flow || (service == Service::Rc && operation.is_request()),
+            service == Service::Flow || (reliable && operation.is_request()),
             "AckReq on {service:?} {operation:?}"
         );
     }
-    if service == Service::Rc && (operation == Operation::ReadRequest || operation.is_atomic()) {
+    if reliable && (operation == Operation::ReadRequest || operation.is_atomic()) {
         let asks = bth.ack_request || !operation.is_request();
         assert!(asks, "no AckReq on {operation:?}");
     }
@@ -90,6 +91,9 @@ pub fn line(packet: &Packet<Vec<u8>>) -> String {
     }
     if let Some(deth) = ext.deth {
         add(format!("qkey={:#x}", deth.qkey.get()));
+    }
+    if let Some(srq) = ext.xrc_srq {
+        add(format!("srq={}", srq.get()));
     }
     if let Some(reth) = ext.reth {
         add(format!("va={:#x} len={}", reth.va, reth.length));

@@ -92,11 +92,14 @@ pub fn required(service: QpType, to: QpState) -> AttrMask {
         (QpState::Init, QpType::Ud) => M::PKEY_INDEX | M::PORT | M::QKEY,
         (QpState::Init, QpType::Gsi) => M::PKEY_INDEX | M::QKEY,
         (QpState::Init, _) => M::PKEY_INDEX | M::PORT | M::ACCESS_FLAGS,
-        (QpState::Rtr, QpType::Uc) => M::AV | M::PATH_MTU | M::DEST_QPN | M::RQ_PSN,
-        (QpState::Rtr, QpType::Rc) => {
+        (QpState::Rtr, QpType::Uc | QpType::XrcSend) => {
+            M::AV | M::PATH_MTU | M::DEST_QPN | M::RQ_PSN
+        }
+        (QpState::Rtr, QpType::Rc | QpType::XrcRecv) => {
             M::AV | M::PATH_MTU | M::DEST_QPN | M::RQ_PSN | M::MAX_DEST_RD_ATOMIC | M::MIN_RNR_TIMER
         }
-        (QpState::Rts, QpType::Rc) => {
+        (QpState::Rts, QpType::XrcRecv) => M::SQ_PSN | M::TIMEOUT,
+        (QpState::Rts, QpType::Rc | QpType::XrcSend) => {
             M::SQ_PSN | M::TIMEOUT | M::RETRY_CNT | M::RNR_RETRY | M::MAX_QP_RD_ATOMIC
         }
         (QpState::Rts, _) => M::SQ_PSN,

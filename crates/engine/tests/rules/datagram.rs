@@ -290,3 +290,25 @@ fn datagrams_are_taken_in_rtr_too() {
     assert_eq!(b.receives(), ["1 Recv 40B"]);
     assert!(b.events().is_empty(), "COMM_EST is of connections");
 }
+
+#[test]
+fn a_datagram_too_long_leaves_the_request_in_the_shared_queue() {
+    let attr = engine::SrqAttr { max_wr: 4, max_sge: 1, limit: 0 };
+    let mut b = Bench::with(|o| {
+        o.service = QpType::Ud;
+        o.srq = Some(attr);
+    });
+    let second = b.another(PEER_QP, |_, _| {});
+    let sges = [Sge { addr: BUFFERS, length: 100, lkey: b.region.lkey }];
+    let srq = b.srq.expect("made with one");
+    b.host.device.post_srq_recv(srq, &RecvRequest { wr_id: 7, sges: &sges }).expect("taken");
+    let made = b.packet(Operation::SendOnly, 0).data(61);
+    b.inject(made);
+    assert!(completions(&mut b).is_empty());
+    assert_eq!(b.counter("rx_datagram_too_long"), 1);
+    // Another queue pair finds it.
+    let made = b.packet(Operation::SendOnly, 0).to(second).data(60);
+    b.inject(made);
+    let entry = completions(&mut b).pop().expect("a completion");
+    assert_eq!((entry.wr_id, entry.qp, entry.byte_len), (7, second, 100));
+}

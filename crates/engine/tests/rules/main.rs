@@ -28,3 +28,4 @@ mod state;
 mod strikes;
 mod uc;
 mod window;
+mod xrc;

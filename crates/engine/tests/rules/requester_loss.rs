@@ -316,3 +316,21 @@ fn no_probe_while_an_rnr_timer_runs() {
     assert!(b.after(Span::from_us(10_239)).is_empty());
     assert_eq!(b.after(Span::from_us(2)), ["SendOnly 100 A 8B"]);
 }
+
+#[test]
+fn a_device_waits_its_least_timeout_at_least() {
+    for (code, least, expected) in [(1, 17, 17), (14, 17, 67), (1, 0, 0)] {
+        let mut b = Bench::with(|o| {
+            o.attr.timeout = code;
+            o.state = QpState::Reset;
+        });
+        b.host.device.set_least_timeout(Span::from_ms(least));
+        let (init, attr, now, qp) = (b.init, b.attr, b.now, b.qp);
+        let rts = QpState::Rts;
+        crate::pair::setup::raise(&mut b.host.device, now, qp, &init, &attr, rts);
+        b.post(1, SendOp::Write(THERE), 8);
+        assert_eq!(b.sent().len(), 1);
+        let (after, _) = b.until_sent(Span::from_ms(500));
+        assert_eq!(after.as_ps() / 1_000_000_000, expected, "code {code}");
+    }
+}

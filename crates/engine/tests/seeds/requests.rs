@@ -60,7 +60,7 @@ impl Run {
             return false;
         }
         let kinds: &[Kind] = match end.service {
-            QpType::Rc => &[
+            QpType::Rc | QpType::XrcSend | QpType::XrcRecv => &[
                 Kind::Send,
                 Kind::SendImm,
                 Kind::SendInvalidate,

@@ -21,6 +21,9 @@ fn bells(shared: &Shared, left: bool, fds: &mut Vec<libc::pollfd>) {
     if let Some(bell) = parting::bell().filter(|_| !left) {
         fds.push(sys::interest(bell, libc::POLLIN));
     }
+    if let Some(news) = &shared.interface {
+        fds.push(sys::interest(news.as_fd(), libc::POLLIN));
+    }
 }
 
 /// A nap while somebody else polls.
@@ -115,6 +118,9 @@ fn wait(shared: &Shared, fds: &mut [libc::pollfd], ns: u64) {
     let timeout = (ns != u64::MAX).then(|| Duration::from_nanos(ns));
     let ready = sys::poll(fds, timeout);
     shared.wakes.store(0, Ordering::Release);
+    if ready.is_ok() && shared.interface.as_ref().is_some_and(|news| news.is_told_by(fds)) {
+        shared.look_at_interface();
+    }
     match ready {
         Ok(_) if fds[0].revents != 0 => {
             // Whatever it rang for is seen in the next turn.

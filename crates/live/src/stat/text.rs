@@ -107,6 +107,8 @@ pub(super) fn qp(out: &mut String, qp: &QpReport) {
         QpType::Uc => "UC",
         QpType::Ud => "UD",
         QpType::Gsi => "GSI",
+        QpType::XrcSend => "XRC_SEND",
+        QpType::XrcRecv => "XRC_RECV",
     };
     let state = match qp.state {
         QpState::Reset => "RESET",
