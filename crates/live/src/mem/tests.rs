@@ -147,6 +147,7 @@ fn all_ways_to_copy_agree() {
             let data: Vec<u8> = (0..len).map(|i| (i * 7 + offset as usize) as u8).collect();
             for way in 0..4 {
                 copy::widen(way == 3);
+                plain::widen(way == 3);
                 region.write(0, &[0xEE; 1024]);
                 let mut back = vec![0; len];
                 // SAFETY: inside the region; the buffers have `len` bytes.
