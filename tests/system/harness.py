@@ -4,6 +4,7 @@ A suite is a module with `cases(env)`, a generator of Case; what it sets up arou
 generator goes on. Nothing here knows RDMA, except how `crocevia run` is called.
 """
 
+import contextlib
 import dataclasses
 import os
 import re
@@ -124,6 +125,23 @@ def must(argv, timeout=60, env=None):
 def have(*commands):
     """Names of the commands that are not installed."""
     return [c for c in commands if shutil.which(c) is None]
+
+
+class XrcFiles:
+    """perftest and ibv_xsrq_pingpong keep an XRC domain in a file of a fixed name, which only its maker can open: those made
+    meanwhile go, so that the next user has none in the way; one that was there before is in the way of others than its owner."""
+
+    NAMES = ("/tmp/xrc_domain", "/tmp/xrc_domain_client", "/tmp/xrc_domain_server")
+
+    def __enter__(self):
+        self.before = [name for name in self.NAMES if os.path.exists(name)]
+        if self.before:
+            raise Skip(f"somebody else's {self.before[0]} is in the way")
+
+    def __exit__(self, *_):
+        for name in self.NAMES:
+            with contextlib.suppress(OSError):
+                os.unlink(name)
 
 
 def need(*commands):

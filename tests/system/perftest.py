@@ -1,9 +1,10 @@
 """Debian's perftest, unmodified: all eight programs on RC at every size, over loopback and over veth pairs, with and without
 rights; then every program with every service, events, many queue pairs, both directions, shared receive queues, inline data; multicast."""
 
+import contextlib
 import re
 
-from harness import Case, Fail, Skip, check_pair, free_port, need, run_pair
+from harness import Case, Fail, Skip, XrcFiles, check_pair, free_port, need, run_pair
 import net
 import table
 
@@ -99,7 +100,8 @@ def run_one(env, ends, program, options, sizes, gid=None, before=()):
         if side == 1:
             own.append(ends[0].peer)
         argv[side] = env.under(ends[side], own)
-    server, client = run_pair(argv[0], argv[1], port, TIMEOUT)
+    with XrcFiles() if "XRC" in options else contextlib.nullcontext():
+        server, client = run_pair(argv[0], argv[1], port, TIMEOUT)
     check_pair(server, client)
     rows = table.check(client, program, sizes)
     check_header(client, options)

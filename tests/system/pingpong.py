@@ -3,7 +3,7 @@
 import re
 import time
 
-from harness import Case, Fail, Proc, check_pair, free_port, need, run, run_pair, wait_listening
+from harness import Case, Fail, Proc, XrcFiles, check_pair, free_port, need, run, run_pair, wait_listening
 import net
 
 SEED = "seed=42"
@@ -49,6 +49,11 @@ def leave(env):
 def xrc_pingpong(env, clients, options):
     """One server; each client gets its messages and sends them on. The program checks no bytes but the numbers in them."""
     need("ibv_xsrq_pingpong")
+    with XrcFiles():
+        xrc_processes(env, clients, options)
+
+
+def xrc_processes(env, clients, options):
     port, ends = free_port(), net.loopback()
     words = ["ibv_xsrq_pingpong", "-g", "0", "-p", str(port), *options]
     procs = [Proc(env.under(ends[0], [*words, "-c", str(clients)]))]
