@@ -113,7 +113,7 @@ class Bench:
         return self.program("udp_pingpong", "-s", "40", "-n", "1000" if self.smoke else "20000", *options)["p50_us"]
 
     def qps(self, number):
-        each = 2 if self.smoke else max(40, 20000 // number)
+        each = 5 if self.smoke else max(40, 20000 // number)
         return self.gbit("write", 65536, each, options=["-q", str(number), "-t", "16"])
 
     def messages(self):
