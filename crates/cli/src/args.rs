@@ -236,7 +236,7 @@ Exit status: 0 if all have answered; 1 if one has not, or no device is open (wit
 /// Show what the devices of running programs count
 ///
 /// Packets, bytes and messages, retransmissions, drops by cause: of each device of each running
-/// process, and of each of its queue pairs. Asking costs the process about 0.1 ms of processor time.
+/// process, and of each of its queue pairs. Asking costs the process about 0.1 ms of its time.
 #[derive(Args, Debug)]
 #[command(after_help = STAT_EXAMPLES)]
 pub(crate) struct StatArgs {
