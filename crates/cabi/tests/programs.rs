@@ -115,3 +115,8 @@ fn memory_that_goes_away_while_packets_are_lost() {
 fn memory_of_every_kind() {
     program("regions", 90);
 }
+
+#[test]
+fn ten_thousand_connected_queue_pairs_cost_little() {
+    program("many", 92);
+}

@@ -16,6 +16,7 @@ pub mod limits;
 pub mod memory;
 mod objects;
 mod pairs;
+mod pieces;
 mod qp;
 mod regions;
 mod report;

@@ -19,14 +19,15 @@ use std::collections::VecDeque;
 
 use crate::error::PostError;
 use crate::memory::PdId;
+use crate::pieces::Pieces;
 use crate::work::{RecvRequest, Sge};
 
-/// Receive requests in order, of a queue pair or shared. Entries live in slots of fixed size, so
-/// that posting allocates nothing.
+/// Receive requests in order, of a queue pair or shared; posting allocates nothing once the queue
+/// has been used.
 #[derive(Debug)]
 pub(crate) struct RecvQueue {
     entries: VecDeque<Entry>,
-    sges: Vec<Sge>,
+    sges: Pieces<Sge>,
     max_sge: u32,
     capacity: u32,
     next_slot: u32,
@@ -57,7 +58,7 @@ impl RecvQueue {
     pub(crate) fn new(capacity: u32, max_sge: u32) -> Self {
         Self {
             entries: VecDeque::new(),
-            sges: vec![Sge::default(); capacity as usize * max_sge as usize],
+            sges: Pieces::new(capacity, max_sge),
             max_sge,
             capacity,
             next_slot: 0,
@@ -77,10 +78,7 @@ impl RecvQueue {
         }
         let slot = self.next_slot;
         self.next_slot = (slot + 1) % self.capacity;
-        let start = slot as usize * self.max_sge as usize;
-        if let Some(place) = self.sges.get_mut(start..start + wr.sges.len()) {
-            place.copy_from_slice(wr.sges);
-        }
+        self.sges.put(slot, wr.sges);
         self.entries.push_back(Entry { wr_id: wr.wr_id, slot, count: wr.sges.len() as u32 });
         Ok(())
     }
@@ -88,20 +86,16 @@ impl RecvQueue {
     /// Takes the oldest request; false if there is none.
     pub(crate) fn take(&mut self, into: &mut Taken) -> bool {
         let Some(entry) = self.entries.pop_front() else { return false };
-        let start = entry.slot as usize * self.max_sge as usize;
         into.wr_id = entry.wr_id;
         into.sges.clear();
-        into.sges.extend_from_slice(
-            self.sges.get(start..start + entry.count as usize).unwrap_or_default(),
-        );
+        into.sges.extend_from_slice(self.sges.get(entry.slot, entry.count));
         true
     }
 
     /// Bytes that fit into the oldest request.
     pub(crate) fn front_room(&self) -> Option<u64> {
         let entry = self.entries.front()?;
-        let start = entry.slot as usize * self.max_sge as usize;
-        let sges = self.sges.get(start..start + entry.count as usize).unwrap_or_default();
+        let sges = self.sges.get(entry.slot, entry.count);
         Some(sges.iter().map(|s| u64::from(s.length)).sum())
     }
 

@@ -1,5 +1,5 @@
-//! The send queue: work requests in order, their scatter-gather entries and inline bytes in slots
-//! of fixed size, so that posting allocates nothing once the queue has been used.
+//! The send queue: work requests in order, their scatter-gather entries and inline bytes beside
+//! them, so that posting allocates nothing once the queue has been used.
 
 use std::collections::VecDeque;
 
@@ -8,6 +8,7 @@ use wire::{Operation, SrqNum};
 use crate::attr::QpCap;
 use crate::error::PostError;
 use crate::limits;
+use crate::pieces::Pieces;
 use crate::qp::facts::Facts;
 use crate::work::{Datagram, SendData, SendFlags, SendOp, SendRequest, Sge, WcOpcode, WcStatus};
 
@@ -77,8 +78,8 @@ impl Wqe {
 #[derive(Debug)]
 pub(crate) struct SendQueue {
     pub(crate) wqes: VecDeque<Wqe>,
-    sges: Vec<Sge>,
-    inline: Vec<u8>,
+    sges: Pieces<Sge>,
+    inline: Pieces<u8>,
     cap: QpCap,
     next_slot: u32,
     signal_all: bool,
@@ -88,8 +89,8 @@ impl SendQueue {
     pub(crate) fn new(cap: QpCap, signal_all: bool) -> Self {
         Self {
             wqes: VecDeque::new(),
-            sges: vec![Sge::default(); cap.max_send_wr as usize * cap.max_send_sge as usize],
-            inline: Vec::new(),
+            sges: Pieces::new(cap.max_send_wr, cap.max_send_sge),
+            inline: Pieces::new(cap.max_send_wr, cap.max_inline_data),
             cap,
             next_slot: 0,
             signal_all,
@@ -116,21 +117,11 @@ impl SendQueue {
         self.next_slot = (slot + 1) % self.cap.max_send_wr.max(1);
         let (inline, sge_count) = match wr.data {
             SendData::Sges(list) => {
-                let start = slot as usize * self.cap.max_send_sge as usize;
-                if let Some(place) = self.sges.get_mut(start..start + list.len()) {
-                    place.copy_from_slice(list);
-                }
+                self.sges.put(slot, list);
                 (false, list.len() as u32)
             }
             SendData::Inline(bytes) => {
-                let all = self.cap.max_send_wr as usize * self.cap.max_inline_data as usize;
-                if self.inline.len() < all {
-                    self.inline.resize(all, 0);
-                }
-                let start = slot as usize * self.cap.max_inline_data as usize;
-                if let Some(place) = self.inline.get_mut(start..start + bytes.len()) {
-                    place.copy_from_slice(bytes);
-                }
+                self.inline.put(slot, bytes);
                 (true, 0)
             }
         };
@@ -163,13 +154,11 @@ impl SendQueue {
     }
 
     pub(crate) fn sges(&self, wqe: &Wqe) -> &[Sge] {
-        let start = wqe.slot as usize * self.cap.max_send_sge as usize;
-        self.sges.get(start..start + wqe.sge_count as usize).unwrap_or_default()
+        self.sges.get(wqe.slot, wqe.sge_count)
     }
 
     pub(crate) fn inline(&self, wqe: &Wqe) -> &[u8] {
-        let start = wqe.slot as usize * self.cap.max_inline_data as usize;
-        self.inline.get(start..start + wqe.length as usize).unwrap_or_default()
+        self.inline.get(wqe.slot, wqe.length)
     }
 }
 
