@@ -324,7 +324,7 @@ pub(crate) struct QpHandle {
     pub qp_type: QpType,
     /// Present if it was made with `send_ops_flags`; belongs to the thread between `wr_start` and
     /// `wr_complete`, which holds the public mutex.
-    pub builder: Option<UnsafeCell<Builder>>,
+    pub builder: Option<Box<UnsafeCell<Builder>>>,
 }
 
 macro_rules! handles {

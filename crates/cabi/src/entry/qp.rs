@@ -8,7 +8,7 @@ use crocevia::{AttrMask, PostError, Qp, QpOptions, QpType, SrqNum};
 
 use crate::abi::*;
 use crate::convert::{self, Scratch};
-use crate::entry::{Builder, allowed_send_ops, context_of, fill_qp_ex};
+use crate::entry::{allowed_send_ops, context_of, fill_qp_ex};
 use crate::errno::{Done, EINVAL, Fail, code, guarded, object};
 use crate::handle::{
     CqHandle, MwHandle, PdHandle, QpHandle, Slot, SrqHandle, XrcdHandle, disown, find, free, give,
@@ -162,7 +162,7 @@ pub(crate) fn hand_out(
         public: UnsafeCell::new(public),
         qp: Slot::new(qp),
         qp_type,
-        builder: send_ops.map(|_| UnsafeCell::new(Builder::default())),
+        builder: send_ops.map(|_| Box::default()),
     });
     watch::created(address, || known);
     owner.qps.insert(qpn, address);

@@ -9,6 +9,7 @@
 //! complete when they have been sent. Who sends little is never asked for anything.
 
 use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
 
 use wire::{
     Aeth, Bth, Extensions, Instant, Opcode, Operation, Packet, Path, Qpn, Service, Span, Syndrome,
@@ -82,7 +83,7 @@ impl Note {
 }
 
 /// What a sender knows of its flow.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Flow {
     /// Whom a datagram queue pair sends to, as long as it is one and the same.
     target: Option<(Path, Qpn)>,
@@ -106,7 +107,44 @@ pub(crate) struct Flow {
     free: bool,
 }
 
+/// A flow that comes into being when it is first changed: most queue pairs never have one.
+#[derive(Debug, Default)]
+pub(crate) struct FlowPlace(Option<Box<Flow>>);
+
+impl Deref for FlowPlace {
+    type Target = Flow;
+
+    fn deref(&self) -> &Flow {
+        static NONE: Flow = Flow::new();
+        self.0.as_deref().unwrap_or(&NONE)
+    }
+}
+
+impl DerefMut for FlowPlace {
+    fn deref_mut(&mut self) -> &mut Flow {
+        self.0.get_or_insert_with(|| Box::new(Flow::new()))
+    }
+}
+
 impl Flow {
+    const fn new() -> Self {
+        Self {
+            target: None,
+            asks: VecDeque::new(),
+            unasked: 0,
+            since: 0,
+            messages: 0,
+            limit: None,
+            granted: 0,
+            told: false,
+            deadline: None,
+            tries: 0,
+            hungry: false,
+            hunger: 0,
+            free: false,
+        }
+    }
+
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
@@ -192,8 +230,9 @@ impl Requester {
         let to = q.path.map(|path| (path, q.dest_qp)).or(self.flow.target);
         let Some((path, dest)) = to else { return };
         let psn = wire::Psn::from_seq(end - 1);
-        self.flow.asks.push_back((end, self.flow.messages));
-        (self.flow.unasked, self.flow.since) = (0, 0);
+        let flow = &mut *self.flow;
+        flow.asks.push_back((end, flow.messages));
+        (flow.unasked, flow.since) = (0, 0);
         sh.counters.tx_flow_asks += 1;
         sh.note(Note::new(path, (q.qpn, dest), true, psn, wire::aeth::NO_CREDITS));
     }
@@ -309,7 +348,7 @@ impl QueuePair {
         }
         self.leave_peer(sh);
         self.facts.peer = u32::MAX;
-        self.requester.flow = Flow::default();
+        *self.requester.flow = Flow::new();
         let path = path_of(&sh.gids, &next.av).filter(|_| next.dest_qp != Qpn::MULTICAST);
         let Some(mut path) = path else { return };
         path.source_port = wire::flow::datagram_source_port(self.facts.qpn);

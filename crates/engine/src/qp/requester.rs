@@ -9,7 +9,7 @@ use crate::limits;
 use crate::memory::HostMemory;
 use crate::qp::build::Builder;
 use crate::qp::facts::{Facts, Shared, wire_len};
-use crate::qp::flow::Flow;
+use crate::qp::flow::FlowPlace;
 use crate::qp::inflight::InFlight;
 use crate::qp::probe::Probe;
 use crate::qp::send_queue::{SendQueue, Wqe, operation};
@@ -54,7 +54,7 @@ pub(crate) struct Requester {
     pub(crate) draining: bool,
     pub(crate) probe: Probe,
     /// Of an unreliable service.
-    pub(crate) flow: Flow,
+    pub(crate) flow: FlowPlace,
 }
 
 /// A work request that ends the queue pair's service, by its status.
@@ -100,7 +100,7 @@ impl Requester {
             read_ends: std::collections::VecDeque::new(),
             draining: false,
             probe: Probe::default(),
-            flow: Flow::default(),
+            flow: FlowPlace::default(),
         }
     }
 
