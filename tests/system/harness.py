@@ -151,6 +151,18 @@ def need(*commands):
         raise Skip(f"not installed: {', '.join(missing)} (scripts/needs installs it)")
 
 
+def build_c(env, name):
+    """A program of this directory, NAME.c, compiled; it finds its libibverbs when it runs."""
+    need("cc")
+    if not os.path.exists("/usr/include/infiniband/verbs.h"):
+        raise Skip("not installed: libibverbs-dev (scripts/needs installs it)")
+    program = os.path.join(env.tmp, name)
+    if not os.path.exists(program):
+        must(["cc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", program,
+              os.path.join(HERE, name + ".c"), "-libverbs"])
+    return program
+
+
 def free_port():
     """A TCP port nobody listens on in this namespace now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as s:

@@ -5,6 +5,7 @@ rights, and nothing is left when the holders end.
 """
 
 import functools
+import itertools
 import os
 import socket
 import time
@@ -25,7 +26,8 @@ def as_nobody():
 
 def roce_port_free(address):
     """Whether nobody has the RoCE port on this address."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as s:
         try:
             s.bind((address, 4791))
         except OSError:
@@ -47,6 +49,13 @@ def loopback(user=False):
     """Two ends on two loopback addresses of this namespace."""
     enter = as_nobody() if user else ()
     return tuple(End(addr=a, peer=a, enter=enter) for a in loopback_addresses())
+
+
+def more_loopback(count):
+    """Ends on as many other loopback addresses of this namespace that nobody uses."""
+    places = (f"127.0.{net}.{host}" for net in range(256) for host in range(10, 250))
+    free = itertools.islice(filter(roce_port_free, places), count)
+    return [End(addr=a, peer=a) for a in free]
 
 
 class NetPair:

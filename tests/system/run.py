@@ -21,13 +21,15 @@ import counters  # noqa: E402
 import demo  # noqa: E402
 import faults  # noqa: E402
 import harness  # noqa: E402
+import idle  # noqa: E402
+import kill  # noqa: E402
 import pcap  # noqa: E402
 import perftest  # noqa: E402
 import pingpong  # noqa: E402
 import rxe  # noqa: E402
 import sharing  # noqa: E402
 
-SUITES = {"pingpong": pingpong, "perftest": perftest, "faults": faults, "sharing": sharing, "stat": counters,
+SUITES = {"pingpong": pingpong, "perftest": perftest, "faults": faults, "sharing": sharing, "kill": kill, "idle": idle, "stat": counters,
           "capture": capture, "pcap": pcap, "check": check, "rxe": rxe, "demo": demo}
 
 
@@ -63,6 +65,8 @@ def arguments():
     parser.add_argument("-k", metavar="REGEX", help="only cases whose name matches")
     parser.add_argument("--list", action="store_true", help="names only; may set up what the names depend on")
     parser.add_argument("--quick", action="store_true", help="without the fresh clone")
+    parser.add_argument("--rounds", type=int, metavar="N", help="of what is repeated with random times: processes killed")
+    parser.add_argument("--seed", type=int, metavar="N", help="of these times; default another one each time")
     parser.add_argument("--bin", default=os.path.join(harness.ROOT, "target", "release"), help="where the built programs are")
     parser.add_argument("--counts", metavar="FILE", help="write the three counts to FILE instead of printing the closing line")
     args = parser.parse_args()
@@ -98,6 +102,7 @@ def main():
     signal.signal(signal.SIGTERM, interrupted)
     os.environ["PATH"] += ":/usr/sbin:/sbin"
     env = harness.Env(args.bin, args.k, args.quick)
+    env.rounds, env.seed = args.rounds, args.seed
     tally = Tally()
     start = time.monotonic()
     try:

@@ -68,9 +68,13 @@ pub(crate) fn enabled(level: Level) -> bool {
     level <= threshold()
 }
 
-/// A sentence without its numbers.
+/// A sentence without its numbers, hexadecimal ones included.
 fn shape(line: &str) -> String {
-    line.chars().filter(|c| !c.is_ascii_digit()).collect()
+    let mut pieces = line.split("0x");
+    let first = pieces.next().unwrap_or_default();
+    let rest =
+        pieces.flat_map(|piece| piece.trim_start_matches(|c: char| c.is_ascii_hexdigit()).chars());
+    first.chars().chain(rest).filter(|c| !c.is_ascii_digit()).collect()
 }
 
 /// Says that `call` failed, once per sentence.
@@ -112,6 +116,8 @@ mod tests {
     #[test]
     fn sentences_that_differ_in_numbers_are_one() {
         assert_eq!(shape("max_inline_data is 2048"), shape("max_inline_data is 96"));
+        assert_eq!(shape("QP 0x01aefb: none"), shape("QP 0x13beef: none"));
+        assert_ne!(shape("QP 0x01aefb: none"), shape("QP 0x01aefb: some"));
         assert_ne!(shape("max_inline_data is 2048"), shape("max_send_wr is 2048"));
     }
 

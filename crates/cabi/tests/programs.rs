@@ -23,6 +23,8 @@ fn compile(name: &str, host: u8) -> Option<PathBuf> {
         .args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
         .arg(&program)
         .arg(&source)
+        // A program that loads the library at run time does not need it before.
+        .arg("-Wl,--as-needed")
         .arg(support::library())
         .output()
         .expect("the C compiler runs");
@@ -119,4 +121,14 @@ fn memory_of_every_kind() {
 #[test]
 fn ten_thousand_connected_queue_pairs_cost_little() {
     program("many", 92);
+}
+
+#[test]
+fn peers_that_vanish_and_calls_that_return() {
+    program("vanish", 93);
+}
+
+#[test]
+fn a_library_that_is_unloaded() {
+    program("unload", 94);
 }

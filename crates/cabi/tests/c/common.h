@@ -116,8 +116,8 @@ static inline struct ibv_qp_attr rtr_attr(struct ibv_context *context, uint32_t 
 	return attr;
 }
 
-/* Moves a queue pair to RTS towards another. */
-static inline void connect_to(struct ibv_qp *qp, uint32_t dest)
+/* Moves a queue pair to RTS towards another, which is given up after so many retries. */
+static inline void connect_patient(struct ibv_qp *qp, uint32_t dest, int timeout, int retries)
 {
 	int rc = qp->qp_type == IBV_QPT_RC;
 	struct ibv_qp_attr attr;
@@ -137,8 +137,8 @@ static inline void connect_to(struct ibv_qp *qp, uint32_t dest)
 	memset(&attr, 0, sizeof(attr));
 	attr.qp_state = IBV_QPS_RTS;
 	attr.sq_psn = 77;
-	attr.timeout = 14;
-	attr.retry_cnt = 7;
+	attr.timeout = timeout;
+	attr.retry_cnt = retries;
 	attr.rnr_retry = 7;
 	attr.max_rd_atomic = 4;
 	mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
@@ -146,6 +146,11 @@ static inline void connect_to(struct ibv_qp *qp, uint32_t dest)
 		mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 			IBV_QP_MAX_QP_RD_ATOMIC;
 	CHECK(ibv_modify_qp(qp, &attr, mask) == 0);
+}
+
+static inline void connect_to(struct ibv_qp *qp, uint32_t dest)
+{
+	connect_patient(qp, dest, 14, 7);
 }
 
 static inline void connect_pair(struct ibv_qp *a, struct ibv_qp *b)
