@@ -27,6 +27,7 @@ mod rights;
 mod stat;
 #[allow(unsafe_code)] // System calls.
 mod sys;
+mod timerfd;
 mod udp;
 
 #[cfg(test)]

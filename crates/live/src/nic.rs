@@ -32,6 +32,7 @@ use crate::options::Options;
 use crate::process::PerProcess;
 use crate::stat;
 use crate::sys;
+use crate::timerfd::TimerFd;
 use crate::udp::{self, UdpLink};
 
 use delivery::Delivery;
@@ -79,6 +80,8 @@ struct Shared {
     sink: Arc<dyn EventSink>,
     delivery: Delivery,
     doorbell: EventFd,
+    /// What the thread sleeps on while somebody polls, who puts it off.
+    relief: TimerFd,
     /// When somebody last polled, in nanoseconds of the clock, plus one; 0: never.
     polled: AtomicU64,
     /// The same, calls between polls included.
@@ -141,6 +144,7 @@ impl Nic {
             sink,
             delivery: Delivery::default(),
             doorbell: EventFd::doorbell().map_err(|e| system("no event descriptor", e))?,
+            relief: TimerFd::new().map_err(|e| system("no timer descriptor", e))?,
             polled: AtomicU64::new(0),
             driven: AtomicU64::new(0),
             empty_polls: AtomicU32::new(0),
@@ -342,14 +346,31 @@ impl Shared {
             if ring {
                 self.doorbell.signal();
             }
+            self.stays(now_ns, thread::URGENT_NS);
             return true;
         }
         drop(state);
+        self.stays(now_ns, thread::EARLY_NS);
         let empty = self.empty_polls.fetch_add(1, Ordering::Relaxed);
         if empty >= EMPTY_POLLS && empty.is_multiple_of(YIELD_EVERY) {
             sys::yield_now();
         }
         false
+    }
+
+    /// Somebody polls on: if the napping thread would wake up within `margin_ns`, it sleeps on.
+    fn stays(&self, now_ns: u64, margin_ns: u64) {
+        let (wakes, later) = (self.wakes.load(Ordering::Relaxed), now_ns + thread::NAP_NS);
+        // Only one of several pollers; and not while the thread is awake.
+        if wakes != 0
+            && wakes < now_ns + margin_ns
+            && self
+                .wakes
+                .compare_exchange(wakes, later, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+        {
+            self.relief.set(Duration::from_nanos(thread::NAP_NS));
+        }
     }
 
     /// The interface may have gone up or down.

@@ -236,6 +236,29 @@ pub(crate) fn with_signals_blocked<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
+/// A timer of the monotonic clock as a descriptor, closed on exec.
+pub(crate) fn timerfd() -> io::Result<OwnedFd> {
+    // SAFETY: takes two numbers; a descriptor that it returns is new and nobody else's.
+    unsafe {
+        let flags = libc::TFD_NONBLOCK | libc::TFD_CLOEXEC;
+        let fd = check(libc::timerfd_create(libc::CLOCK_MONOTONIC, flags))?;
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+/// Lets a timer run out once, so long from now.
+pub(crate) fn set_timer(fd: BorrowedFd<'_>, after: Duration) -> io::Result<()> {
+    let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let value = libc::timespec {
+        tv_sec: after.as_secs().min(1 << 30) as libc::time_t,
+        tv_nsec: after.subsec_nanos() as _,
+    };
+    let spec = libc::itimerspec { it_interval: none, it_value: value };
+    let old = std::ptr::null_mut();
+    // SAFETY: `spec` is a live itimerspec; the old setting is not asked for.
+    check(unsafe { libc::timerfd_settime(fd.as_raw_fd(), 0, &raw const spec, old) }).map(drop)
+}
+
 /// Lets the calling thread's sleeps end within a microsecond of their time instead of within fifty.
 pub(crate) fn precise_timers() {
     // SAFETY: this option takes one number and touches only the calling thread.
