@@ -57,21 +57,26 @@ impl Requester {
 
     /// Whether the packet asks for an acknowledgement: at the end of a message for which somebody
     /// waits, at intervals, and when the peer's window, which may have shrunk, has no room for
-    /// another one.
+    /// another one. While an answer is to come anyway, a message that has others behind it leaves
+    /// the asking to them: in a stream the next interval ends soon.
     pub(crate) fn asks<M>(&self, q: &Facts, sh: &Shared<M>, wqe: &Wqe, next: &Next) -> bool {
         let full = window::cost(q.mtu as usize + 32);
-        (next.last && (wqe.signaled || wqe.is_fetch() || !self.is_followed(q)))
-            || self.since_ack_request + 1 >= ack_every(sh.windows.packets(q.peer, full))
-            || sh.windows.is_last(q.peer, full)
+        let waits = self.awaits_ack();
+        let last =
+            next.last && (wqe.is_fetch() || (wqe.signaled && !waits) || !self.is_followed(q));
+        last || self.since_ack_request + 1 >= ack_every(sh.windows.packets(q.peer, full))
+            || (!waits && sh.windows.is_last(q.peer, full))
     }
 
-    /// Whether the request at the cursor has another one behind it that will ask in its turn,
-    /// whatever happens. One that may fail at this side, or that waits for credits, might not.
+    /// Whether the request at the cursor has another one behind it that will ask in its turn. One
+    /// that waits for credits might not; one that fails at this side does by
+    /// [`set_failed`](Self::set_failed).
     fn is_followed(&self, q: &Facts) -> bool {
         let granted = |limit| self.messages + CREDITS_LOW < limit;
-        !self.draining
-            && self.credit_limit.is_none_or(granted)
-            && self.queue.wqes.get(self.cursor + 1).is_some_and(|w| w.packets(q.mtu) > 0)
+        let asks = |w: &Wqe| {
+            w.packets(q.mtu) > 0 && (!w.consumes_receive() || self.credit_limit.is_none_or(granted))
+        };
+        !self.draining && self.queue.wqes.get(self.cursor + 1).is_some_and(asks)
     }
 
     /// The headers of the packet at `nxt`.

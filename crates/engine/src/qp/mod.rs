@@ -279,6 +279,9 @@ impl QueuePair {
             if b.is_empty() {
                 self.requester.emit(&self.facts, sh, now, &mut b);
             }
+            if b.is_empty() {
+                self.requester.emit_probe(&self.facts, sh, &mut b);
+            }
             let unreliable = !self.facts.kind.is_reliable() && !b.is_empty();
             self.unsettled |= unreliable || self.requester.front_is_done();
         }

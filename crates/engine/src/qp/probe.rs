@@ -73,6 +73,11 @@ impl Probe {
         self.sample = None;
     }
 
+    /// An answer is wanted at once.
+    pub(crate) fn hurry(&mut self) {
+        self.due = true;
+    }
+
     /// The time may have come; the next one waits twice as long.
     pub(crate) fn timeout(&mut self, least: Option<Span>, now: Instant) {
         let Some(at) = self.at.filter(|at| at.is_due(now)) else { return };

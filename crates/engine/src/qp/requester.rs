@@ -43,6 +43,8 @@ pub(crate) struct Requester {
     /// End-to-end credits: the last message that may go.
     pub(crate) credit_limit: Option<u64>,
     pub(crate) since_ack_request: u64,
+    /// One past the last packet in flight that asked for an acknowledgement.
+    pub(crate) asked: u64,
     /// It has waited for the window long enough for one packet.
     pub(crate) patient: bool,
     /// How far the peer had come when the wait began.
@@ -95,6 +97,7 @@ impl Requester {
             acked_messages: 0,
             credit_limit: None,
             since_ack_request: 0,
+            asked: 0,
             patient: false,
             waited_from: 0,
             read_ends: std::collections::VecDeque::new(),
@@ -144,10 +147,7 @@ impl Requester {
                 && let Err(AccessFault) = self.gather(q, sh, &wqe, next.offset, next.length, b)
             {
                 // Those before it may still succeed; it fails when its turn comes.
-                if let Some(w) = self.queue.wqes.get_mut(self.cursor) {
-                    w.failed = Some(WcStatus::LocProtErr);
-                }
-                return;
+                return self.set_failed(WcStatus::LocProtErr);
             }
             if next.length == 0 {
                 b.pieces();
@@ -230,7 +230,12 @@ impl Requester {
         true
     }
 
+    /// The request at the cursor fails once all before it have been acknowledged: what has left it
+    /// to this one to ask for that is asked for by a probe.
     fn set_failed(&mut self, status: WcStatus) {
+        if self.since_ack_request > 0 && !self.awaits_ack() {
+            self.probe.hurry();
+        }
         if let Some(w) = self.queue.wqes.get_mut(self.cursor) {
             w.failed = Some(status);
         }
@@ -355,10 +360,15 @@ impl Requester {
             return true;
         }
         if !self.flight.is_empty() {
-            return self.since_ack_request > 0;
+            return self.since_ack_request > 0 && !self.awaits_ack();
         }
         self.be_patient(q, sh, now);
         std::mem::take(&mut self.patient)
+    }
+
+    /// Whether an acknowledgement that has been asked for is still to come.
+    pub(crate) fn awaits_ack(&self) -> bool {
+        self.asked > self.una
     }
 
     /// With nothing in flight: after this time one packet goes beyond what has room.
@@ -420,6 +430,7 @@ impl Requester {
         }
         if asks && q.kind.is_reliable() {
             self.probe.sample(end, now);
+            self.asked = end;
         }
         self.since_ack_request = if asks { 0 } else { self.since_ack_request + 1 };
         self.nxt = end;
@@ -436,6 +447,7 @@ impl Requester {
         }
         self.probe.forget_sample();
         self.since_ack_request = 0;
+        self.asked = seq;
         self.cursor = self.queue.wqes.partition_point(|w| w.started && w.end <= seq);
     }
 

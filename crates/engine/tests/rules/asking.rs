@@ -1,10 +1,10 @@
 //! Requester: which messages ask for an acknowledgement at their end. Those for which somebody
 //! waits do; an unsignaled one that has others behind it leaves that to them.
 
-use engine::{SendFlags, SendOp};
-use wire::{Operation, Span};
+use engine::{SendData, SendFlags, SendOp, SendRequest, Sge};
+use wire::{LKey, Operation, Span};
 
-use crate::pair::bench::{Bench, THERE};
+use crate::pair::bench::{Bench, LOCAL, THERE};
 
 const SILENT: SendFlags = SendFlags::empty();
 
@@ -80,4 +80,44 @@ fn a_draining_queue_pair_asks_for_what_it_still_sends() {
     b.modify(engine::QpState::Sqd);
     let sent = b.sent();
     assert!(sent.last().is_none_or(|p| p.bth.ack_request), "its end is awaited");
+}
+
+#[test]
+fn while_an_answer_is_due_a_signaled_message_leaves_the_asking_to_those_behind_it() {
+    let mut b = Bench::rc();
+    (0..4).for_each(|wr_id| b.post(wr_id, SendOp::Write(THERE), 8));
+    let asks: Vec<bool> = b.sent().iter().map(|p| p.bth.ack_request).collect();
+    assert_eq!(asks, [true, false, false, true]);
+    b.inject(b.acknowledge(103, 4));
+    assert_eq!(b.sends().len(), 4);
+}
+
+#[test]
+fn a_stream_of_signaled_messages_asks_at_intervals() {
+    let mut b = Bench::rc();
+    (0..60).for_each(|wr_id| b.post(wr_id, SendOp::Write(THERE), 8));
+    let sent = b.sent();
+    let asked: Vec<usize> = (0..sent.len()).filter(|&i| sent[i].bth.ack_request).collect();
+    assert_eq!((asked.first(), asked.last()), (Some(&0), Some(&59)));
+    let gaps: Vec<usize> = asked.windows(2).map(|w| w[1] - w[0]).collect();
+    assert!(gaps.iter().all(|&gap| gap <= 64), "{asked:?}");
+    assert!(asked.len() < 30, "{asked:?}");
+}
+
+#[test]
+fn who_was_left_the_asking_and_fails_here_asks_by_a_probe() {
+    let mut b = Bench::rc();
+    b.post(1, SendOp::Write(THERE), 8);
+    b.lines();
+    b.inject(b.acknowledge(100, 1));
+    b.post_with(2, SendOp::Write(THERE), 8, SILENT).expect("a good request");
+    let bad = [Sge { addr: LOCAL, length: 8, lkey: LKey::new(0x4242) }];
+    let (op, data) = (SendOp::Write(THERE), SendData::Sges(&bad));
+    let wr = SendRequest { wr_id: 3, op, flags: SendFlags::SIGNALED, data, datagram: None };
+    b.post_raw(&wr).expect("it fails in its turn");
+    let lines = b.lines();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(!lines[0].contains(" A ") && lines[1].starts_with("WriteOnly 101 A "), "{lines:?}");
+    b.inject(b.acknowledge(101, 2));
+    assert_eq!(b.sends(), ["1 RdmaWrite 8B", "3 LocProtErr"]);
 }

@@ -19,9 +19,9 @@ fn each_packet_takes_the_next_psn_across_messages() {
         [
             "WriteFirst 100 va=0xaa0000 len=2000 1024B".to_owned(),
             "WriteLast 101 A 976B".to_owned(),
-            "SendOnlyImm 102 A imm=5".to_owned(),
+            "SendOnlyImm 102 imm=5".to_owned(),
             "WriteFirst 103 va=0xaa0000 len=1500 1024B".to_owned(),
-            "WriteLastImm 104 A imm=6 476B".to_owned(),
+            "WriteLastImm 104 imm=6 476B".to_owned(),
             format!("SendOnlyInvalidate 105 A inv={invalidate} 8B"),
         ]
     );
@@ -56,7 +56,7 @@ fn a_starting_psn_is_masked_to_24_bits() {
 }
 
 #[test]
-fn the_last_packet_of_a_signaled_message_asks_for_an_acknowledgement() {
+fn fetches_ask_always_and_messages_when_no_answer_is_due_or_nothing_follows() {
     let mut b = Bench::rc();
     let eight = SendOp::FetchAdd { remote: THERE, add: 1 };
     b.post(1, SendOp::Read(THERE), 5000);
@@ -70,7 +70,7 @@ fn the_last_packet_of_a_signaled_message_asks_for_an_acknowledgement() {
             "FetchAdd 105 A va=0xaa0000 1/0",
             "WriteFirst 106 va=0xaa0000 len=3000 1024B",
             "WriteMiddle 107 1024B",
-            "WriteLast 108 A 952B",
+            "WriteLast 108 952B",
             "SendOnly 109 A"
         ]
     );
@@ -203,7 +203,7 @@ fn the_solicited_bit_stands_on_the_last_packet_of_what_consumes_a_receive_reques
         [
             "SendFirst 100 1024B",
             "SendLast 101 A S 476B",
-            "WriteOnly 102 A va=0xaa0000 len=8 8B",
+            "WriteOnly 102 va=0xaa0000 len=8 8B",
             "WriteOnlyImm 103 A S va=0xaa0000 len=8 imm=0 8B"
         ]
     );
