@@ -11,6 +11,8 @@ const UDP_HEADER: usize = 8;
 pub(crate) const DONT_FRAGMENT: u16 = 0x4000;
 /// Identifications whose effect on the state is worked out once.
 const KNOWN_IDENTS: usize = 128;
+/// States that are remembered.
+const LAST: usize = 8;
 
 /// Addresses and ports of a packet, as its ICRC covers them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,11 +34,13 @@ impl Flow {
     }
 }
 
-/// Makes the CRC state in front of a packet's transport bytes, remembering the last one.
+/// Makes the CRC state in front of a packet's transport bytes, remembering the last ones.
 pub(crate) struct States {
     /// What an identification changes in the state, whatever the rest of the header.
     idents: [u32; KNOWN_IDENTS],
-    last: Option<(Flow, u16, u32)>,
+    /// The last state of each place, where the length says which: a message and the acknowledgement
+    /// behind it alternate.
+    last: [Option<(Flow, u16, u32)>; LAST],
 }
 
 impl States {
@@ -45,20 +49,22 @@ impl States {
             ipv4_state(Ipv4Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED, 0, 0, ident as u16, true)
         };
         let zero = state(0);
-        Self { idents: std::array::from_fn(|ident| zero ^ state(ident)), last: None }
+        Self { idents: std::array::from_fn(|ident| zero ^ state(ident)), last: [None; LAST] }
     }
 
     /// The state for a packet of `len` bytes from the BTH through the ICRC, with DF set.
     pub(crate) fn of(&mut self, flow: Flow, len: usize, ident: u16) -> u32 {
         let udp_len = (UDP_HEADER + len) as u16;
-        let base = match self.last {
+        // Lengths are multiples of four.
+        let last = &mut self.last[usize::from(udp_len / 4) % LAST];
+        let base = match *last {
             Some((f, l, state)) if f == flow && l == udp_len => state,
             _ => {
                 let state = match flow {
                     Flow::V4(s, d, port) => ipv4_state(s, d, port, udp_len, 0, true),
                     Flow::V6(s, d, port) => ipv6_state(s, d, port, udp_len),
                 };
-                self.last = Some((flow, udp_len, state));
+                *last = Some((flow, udp_len, state));
                 state
             }
         };

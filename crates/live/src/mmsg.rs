@@ -116,13 +116,17 @@ impl Control {
 ///
 /// # Errors
 /// Why the first message could not be sent.
-pub(crate) fn send(fd: BorrowedFd<'_>, buffer: &[u8], messages: &[Outgoing]) -> io::Result<usize> {
-    let messages = &messages[..messages.len().min(MAX_SEND)];
+pub(crate) fn send(
+    fd: BorrowedFd<'_>,
+    buffer: &[u8],
+    messages: impl Iterator<Item = Outgoing>,
+) -> io::Result<usize> {
+    let mut count = 0;
     let mut names = [const { MaybeUninit::<Name>::uninit() }; MAX_SEND];
     let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; MAX_SEND];
     let mut controls = [const { MaybeUninit::<Control>::uninit() }; MAX_SEND];
     let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; MAX_SEND];
-    for (i, message) in messages.iter().enumerate() {
+    for (i, message) in messages.take(MAX_SEND).enumerate() {
         let bytes = &buffer[message.start..message.start + message.len];
         let (name, name_len) = name_of(message.to);
         let name = names[i].write(name);
@@ -131,7 +135,7 @@ pub(crate) fn send(fd: BorrowedFd<'_>, buffer: &[u8], messages: &[Outgoing]) -> 
             iov_len: bytes.len(),
         });
         let control = controls[i].write(Control([0; CONTROL_LEN]));
-        let control_len = control.fill(message);
+        let control_len = control.fill(&message);
         // SAFETY: plain old data for which all zeros are a value.
         let mut header: libc::mmsghdr = unsafe { zeroed() };
         header.msg_hdr.msg_name = std::ptr::from_mut(name).cast::<c_void>();
@@ -143,22 +147,23 @@ pub(crate) fn send(fd: BorrowedFd<'_>, buffer: &[u8], messages: &[Outgoing]) -> 
             header.msg_hdr.msg_controllen = control_len as _;
         }
         headers[i].write(header);
+        count += 1;
     }
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     let headers = headers.as_mut_ptr().cast::<libc::mmsghdr>();
     loop {
-        // SAFETY: the first `messages.len()` headers have been written; each points into the arrays
+        // SAFETY: the first `count` headers have been written; each points into the arrays
         // above and into `buffer`, which outlive the call and are only read by it. One message goes
         // by the simpler call.
         let sent = unsafe {
-            match messages.len() {
+            match count {
                 0 => return Ok(0),
                 1 => libc::sendmsg(fd.as_raw_fd(), &raw const (*headers).msg_hdr, flags).min(1),
                 n => libc::sendmmsg(fd.as_raw_fd(), headers, n as c_uint, flags as _) as isize,
             }
         };
         if sent >= 0 {
-            return Ok(messages.len().min(sent.max(1) as usize));
+            return Ok(count.min(sent.max(1) as usize));
         }
         let error = io::Error::last_os_error();
         if error.kind() != io::ErrorKind::Interrupted {
@@ -212,74 +217,109 @@ impl Inbox {
 
     /// Receives at most `want` messages (1..=[`MAX_RECEIVE`]) without waiting; how many came.
     pub(crate) fn receive(&mut self, fd: BorrowedFd<'_>, want: usize) -> io::Result<usize> {
-        let want = want.clamp(1, MAX_RECEIVE);
-        let mut names = [const { MaybeUninit::<libc::sockaddr_in6>::zeroed() }; MAX_RECEIVE];
-        let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; MAX_RECEIVE];
-        // The kernel leaves gaps between what it writes.
-        let mut controls = [const { MaybeUninit::<Control>::zeroed() }; MAX_RECEIVE];
+        match want.clamp(1, MAX_RECEIVE) {
+            1 => self.receive_one(fd),
+            want => self.receive_many(fd, want),
+        }
+    }
+
+    /// By the simpler call, with little to prepare: who polls does it all the time.
+    fn receive_one(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
+        let mut place = Place::new();
+        let mut header = place.header(&mut self.bytes[..RECEIVE_LEN]);
+        // SAFETY: the header points to buffers of the lengths given, which outlive the call.
+        let len = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT) };
+        if len < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        self.messages[0] = place.incoming(&header, len as usize);
+        Ok(1)
+    }
+
+    fn receive_many(&mut self, fd: BorrowedFd<'_>, want: usize) -> io::Result<usize> {
+        let mut places = [const { Place::new() }; MAX_RECEIVE];
         // SAFETY: plain old data for which all zeros are a value.
         let mut headers: [libc::mmsghdr; MAX_RECEIVE] = unsafe { zeroed() };
-        for (i, buffer) in self.bytes.chunks_exact_mut(RECEIVE_LEN).take(want).enumerate() {
-            let header = &mut headers[i].msg_hdr;
-            header.msg_name = names[i].as_mut_ptr().cast::<c_void>();
-            header.msg_namelen = size_of::<libc::sockaddr_in6>() as socklen_t;
-            header.msg_iov = parts[i].write(libc::iovec {
-                iov_base: buffer.as_mut_ptr().cast::<c_void>(),
-                iov_len: buffer.len(),
-            });
-            header.msg_iovlen = 1;
-            header.msg_control = controls[i].as_mut_ptr().cast::<c_void>();
-            header.msg_controllen = size_of::<Control>() as _;
+        let buffers = self.bytes.chunks_exact_mut(RECEIVE_LEN);
+        for ((header, place), buffer) in headers.iter_mut().zip(&mut places).zip(buffers) {
+            header.msg_hdr = place.header(buffer);
         }
-        // SAFETY: `want` headers have been filled in; each points to buffers of the lengths given,
-        // all different, which outlive the call. No timeout. One message comes by the simpler call.
+        let none = std::ptr::null_mut();
+        // SAFETY: `want` headers at least have been filled in; each points to buffers of the
+        // lengths given, all different, which outlive the call. No timeout.
         let received = unsafe {
-            let fd = fd.as_raw_fd();
-            if want == 1 {
-                let len = libc::recvmsg(fd, &raw mut headers[0].msg_hdr, libc::MSG_DONTWAIT);
-                headers[0].msg_len = len.max(0) as c_uint;
-                if len < 0 { -1 } else { 1 }
-            } else {
-                let none = std::ptr::null_mut();
-                let flags = libc::MSG_DONTWAIT as _;
-                libc::recvmmsg(fd, headers.as_mut_ptr(), want as c_uint, flags, none)
-            }
+            let flags = libc::MSG_DONTWAIT as _;
+            libc::recvmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), want as c_uint, flags, none)
         };
         if received < 0 {
             return Err(io::Error::last_os_error());
         }
-        for i in 0..received as usize {
-            // SAFETY: zeroed when made, perhaps overwritten by the kernel.
-            let name = unsafe { names[i].assume_init_ref() };
-            let header = &headers[i].msg_hdr;
-            let used = (header.msg_controllen as usize).min(CONTROL_LEN);
-            // SAFETY: zeroed when made, perhaps overwritten by the kernel.
-            let control =
-                unsafe { std::slice::from_raw_parts(controls[i].as_ptr().cast::<u8>(), used) };
-            let (from, source_port) = address_of(name);
-            let mut message = Incoming {
-                len: (headers[i].msg_len as usize).min(RECEIVE_LEN),
-                segment: 0,
-                from,
-                source_port,
-                traffic_class: 0,
-                hop_limit: 64,
-                dropped: None,
-                truncated: header.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0,
-            };
-            read_control(control, &mut message);
-            if message.segment == 0 {
-                message.segment = message.len;
-            }
-            self.messages[i] = message;
+        let received = (received as usize).min(MAX_RECEIVE);
+        for (i, (header, place)) in headers.iter().zip(&places).take(received).enumerate() {
+            self.messages[i] = place.incoming(&header.msg_hdr, header.msg_len as usize);
         }
-        Ok(received as usize)
+        Ok(received)
     }
 
     /// A received message.
     pub(crate) fn message(&self, index: usize) -> (&Incoming, &[u8]) {
         let message = &self.messages[index];
         (message, &self.bytes[index * RECEIVE_LEN..][..message.len])
+    }
+}
+
+/// What the kernel writes besides a message's bytes.
+struct Place {
+    name: MaybeUninit<libc::sockaddr_in6>,
+    part: MaybeUninit<libc::iovec>,
+    /// Zeroed: the kernel leaves gaps between what it writes.
+    control: Control,
+}
+
+impl Place {
+    const fn new() -> Self {
+        let control = Control([0; CONTROL_LEN]);
+        Self { name: MaybeUninit::zeroed(), part: MaybeUninit::uninit(), control }
+    }
+
+    /// The header to receive a message into `buffer` by; good for as long as nothing moves.
+    fn header(&mut self, buffer: &mut [u8]) -> libc::msghdr {
+        // SAFETY: plain old data for which all zeros are a value.
+        let mut header: libc::msghdr = unsafe { zeroed() };
+        header.msg_name = self.name.as_mut_ptr().cast::<c_void>();
+        header.msg_namelen = size_of::<libc::sockaddr_in6>() as socklen_t;
+        header.msg_iov = self.part.write(libc::iovec {
+            iov_base: buffer.as_mut_ptr().cast::<c_void>(),
+            iov_len: buffer.len(),
+        });
+        header.msg_iovlen = 1;
+        header.msg_control = self.control.0.as_mut_ptr().cast::<c_void>();
+        header.msg_controllen = CONTROL_LEN as _;
+        header
+    }
+
+    /// What came, `len` bytes.
+    #[allow(clippy::unnecessary_cast)] // Another type with other C libraries.
+    fn incoming(&self, header: &libc::msghdr, len: usize) -> Incoming {
+        // SAFETY: zeroed when made, perhaps overwritten by the kernel.
+        let name = unsafe { self.name.assume_init_ref() };
+        let (from, source_port) = address_of(name);
+        let mut message = Incoming {
+            len: len.min(RECEIVE_LEN),
+            segment: 0,
+            from,
+            source_port,
+            traffic_class: 0,
+            hop_limit: 64,
+            dropped: None,
+            truncated: header.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0,
+        };
+        let used = (header.msg_controllen as usize).min(CONTROL_LEN);
+        read_control(&self.control.0[..used], &mut message);
+        if message.segment == 0 {
+            message.segment = message.len;
+        }
+        message
     }
 }
 

@@ -54,6 +54,14 @@ pub(super) struct Message {
     pub(super) icrc: Flow,
 }
 
+impl Message {
+    /// What the kernel is to send: a single packet is not to be cut.
+    fn outgoing(&self) -> Outgoing {
+        let segment = if self.packets == 1 { 0 } else { self.out.segment };
+        Outgoing { segment, ..self.out }
+    }
+}
+
 impl Sender {
     /// A sender for a device whose first address is `ip`.
     pub(super) fn new(ip: IpAddr, tap: Option<Outbound>) -> Self {
@@ -88,7 +96,7 @@ fn longest_train() -> usize {
             let to = own.local_addr()?.as_socket().ok_or(io::ErrorKind::Unsupported)?;
             let len = segments;
             let out = Outgoing { start: 0, len, segment: 1, to, traffic_class: 0, hop_limit: 0 };
-            mmsg::send(own.as_fd(), &vec![0; len], &[out]).map(drop)
+            mmsg::send(own.as_fd(), &vec![0; len], [out].into_iter()).map(drop)
         };
         [128, 64].into_iter().find(|segments| tries(*segments).is_ok()).unwrap_or(1)
     })
@@ -196,25 +204,16 @@ impl UdpLink {
         self.sender.blocked = false;
         while let Some(first) = self.sender.messages.get(self.sender.sent).copied() {
             let rest = &self.sender.messages[self.sender.sent..];
-            let mut batch = [first.out; mmsg::MAX_SEND];
-            let mut count = 0;
-            for message in rest.iter().take(mmsg::MAX_SEND) {
-                if (message.port, message.flow) != (first.port, first.flow) {
-                    break;
-                }
-                batch[count] = message.out;
-                if message.packets == 1 {
-                    batch[count].segment = 0;
-                }
-                count += 1;
-            }
+            let same = |m: &&Message| (m.port, m.flow) == (first.port, first.flow);
+            let batch = rest.iter().take(mmsg::MAX_SEND).take_while(same);
+            let count = batch.clone().count();
             let port = &self.ports[first.port];
             let Some((socket, source_port)) = &port.flows[first.flow] else { return true };
             if let Some(tap) = &mut self.sender.tap {
                 tap.leaving();
             }
             self.counters.tx_calls += 1;
-            match mmsg::send(socket.as_fd(), &self.sender.buffer, &batch[..count]) {
+            match mmsg::send(socket.as_fd(), &self.sender.buffer, batch.map(Message::outgoing)) {
                 Ok(sent) => {
                     for message in &rest[..sent.min(count)] {
                         self.counters.tx_messages += 1;
