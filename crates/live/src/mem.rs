@@ -8,6 +8,7 @@
 //! end: `fault` catches the signal, `watch` knows when it cannot, `kernel` copies then.
 
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
+mod ahead;
 mod copy;
 mod fault;
 mod kernel;
@@ -76,6 +77,7 @@ pub(crate) fn load(addr: u64, out: &mut [u8]) -> Result<(), MemoryFault> {
     {
         return result;
     }
+    ahead::read_on(addr, out.len());
     // SAFETY: `addr .. addr + len` lies in a live registration (see `ProcessMemory`), `out` is a
     // buffer of the same length that is not part of it. A fault is caught.
     let fault = unsafe { copy::load(addr as *const u8, out.as_mut_ptr(), out.len()) };
@@ -90,6 +92,7 @@ pub(crate) fn place(addr: u64, data: &[u8]) -> Result<(), MemoryFault> {
     {
         return result;
     }
+    ahead::write_on(addr, data.len());
     // SAFETY: as in `load`, with the roles of source and destination exchanged.
     let fault = unsafe { copy::place(addr as *mut u8, data.as_ptr(), data.len()) };
     if fault == 0 { Ok(()) } else { Err(MemoryFault) }

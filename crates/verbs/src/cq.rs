@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,9 @@ use crate::notify::CqNotify;
 
 /// How long [`Cq::wait`] polls before it sleeps.
 const SPIN: Duration = Duration::from_micros(50);
+/// Whoever finds something at so many polls drives the device too: one who never finds the queue
+/// empty would else leave that to the device's own thread, and wait for its lock when he posts.
+const DRIVE_EVERY: u32 = 8;
 
 /// A completion queue: where finished work requests are reported. Clones are the same queue.
 ///
@@ -81,6 +84,8 @@ struct Inner {
     ring: Arc<engine::Cq>,
     notify: Arc<CqNotify>,
     destroyed: AtomicBool,
+    /// Polls that found something.
+    found: AtomicU32,
 }
 
 impl Cq {
@@ -97,7 +102,14 @@ impl Cq {
         }
         let destroyed = AtomicBool::new(false);
         Ok(Self {
-            inner: Arc::new(Inner { context: context.clone(), id, ring, notify, destroyed }),
+            inner: Arc::new(Inner {
+                context: context.clone(),
+                id,
+                ring,
+                notify,
+                destroyed,
+                found: AtomicU32::new(0),
+            }),
         })
     }
 
@@ -130,16 +142,22 @@ impl Cq {
                 self.inner.context.nic().progress();
                 self.inner.ring.poll(out)
             }
-            n => n,
+            0 => 0,
+            n => {
+                self.inner.found();
+                n
+            }
         }
     }
 
     /// Takes one completion, as [`poll`](Self::poll) does.
     pub fn poll_one(&self) -> Option<Completion> {
-        self.inner.ring.poll_one().or_else(|| {
-            self.inner.context.nic().progress();
-            self.inner.ring.poll_one()
-        })
+        if let Some(completion) = self.inner.ring.poll_one() {
+            self.inner.found();
+            return Some(completion);
+        }
+        self.inner.context.nic().progress();
+        self.inner.ring.poll_one()
     }
 
     /// Arms the queue: the next completion (with `solicited_only`: the next that its sender marked
@@ -227,6 +245,13 @@ impl Cq {
 }
 
 impl Inner {
+    /// A poll has found something.
+    fn found(&self) {
+        if self.found.fetch_add(1, Ordering::Relaxed) % DRIVE_EVERY == DRIVE_EVERY - 1 {
+            self.context.nic().progress();
+        }
+    }
+
     /// An error if the queue has been destroyed: its number may be another's by now.
     fn alive(&self) -> Result<()> {
         if self.destroyed.load(Ordering::Acquire) {
