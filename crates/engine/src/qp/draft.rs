@@ -120,7 +120,7 @@ impl Requester {
             bth.solicited = wqe.solicited && wqe.consumes_receive();
         }
         ext.xrc_srq = wqe.srq;
-        if let Some(d) = wqe.datagram {
+        if let Some(d) = self.queue.datagram(wqe) {
             let qkey = if d.qkey.get() >> 31 != 0 { q.qkey } else { d.qkey };
             ext.deth = Some(Deth { qkey, source_qp: q.qpn });
             bth.dest_qp = d.dest_qp;
@@ -132,7 +132,7 @@ impl Requester {
 
     /// Where a request's packets go.
     pub(crate) fn path<M>(&self, q: &Facts, sh: &Shared<M>, wqe: &Wqe) -> Option<Path> {
-        match &wqe.datagram {
+        match self.queue.datagram(wqe) {
             None => q.path,
             Some(d) => {
                 let mut path = crate::qp::path_of(&sh.gids, &d.av)?;

@@ -138,8 +138,10 @@ impl Requester {
                 return self.set_failed(WcStatus::LocQpOpErr);
             };
             let len = wire_len(q.service(), next.operation, next.length);
-            let same_target =
-                wqe.datagram.is_none_or(|d| b.dest_qp().is_none_or(|qpn| qpn == d.dest_qp));
+            let same_target = self
+                .queue
+                .datagram(&wqe)
+                .is_none_or(|d| b.dest_qp().is_none_or(|qpn| qpn == d.dest_qp));
             if !same_target || !b.fits(&path, len) {
                 return;
             }

@@ -24,7 +24,7 @@ pub(crate) struct Wqe {
     slot: u32,
     sge_count: u32,
     pub(crate) length: u32,
-    pub(crate) datagram: Option<Datagram>,
+    datagram: bool,
     /// The peer's shared receive queue that it is for (XRC).
     pub(crate) srq: Option<SrqNum>,
     /// Sequences that it takes, once started: `start..end`, empty for local operations.
@@ -80,6 +80,8 @@ pub(crate) struct SendQueue {
     pub(crate) wqes: VecDeque<Wqe>,
     sges: Pieces<Sge>,
     inline: Pieces<u8>,
+    /// Where datagrams go: beside the requests, which are copied for each packet.
+    datagrams: Pieces<Option<Datagram>>,
     cap: QpCap,
     next_slot: u32,
     signal_all: bool,
@@ -91,6 +93,7 @@ impl SendQueue {
             wqes: VecDeque::new(),
             sges: Pieces::new(cap.max_send_wr, cap.max_send_sge),
             inline: Pieces::new(cap.max_send_wr, cap.max_inline_data),
+            datagrams: Pieces::new(cap.max_send_wr, 1),
             cap,
             next_slot: 0,
             signal_all,
@@ -125,6 +128,9 @@ impl SendQueue {
                 (true, 0)
             }
         };
+        if wr.datagram.is_some() {
+            self.datagrams.put(slot, &[wr.datagram]);
+        }
         self.wqes.push_back(Wqe {
             wr_id: wr.wr_id,
             op: wr.op,
@@ -135,7 +141,7 @@ impl SendQueue {
             slot,
             sge_count,
             length,
-            datagram: wr.datagram,
+            datagram: wr.datagram.is_some(),
             srq,
             started: false,
             start: 0,
@@ -150,7 +156,12 @@ impl SendQueue {
     pub(crate) fn next_datagram(&self, cursor: usize, nxt: u64) -> Option<&Datagram> {
         let mut ahead = self.wqes.iter().skip(cursor);
         let next = ahead.find(|w| !w.started || w.end > nxt)?;
-        next.datagram.as_ref()
+        self.datagram(next)
+    }
+
+    /// Where a datagram goes; `None` of a connected service.
+    pub(crate) fn datagram(&self, wqe: &Wqe) -> Option<&Datagram> {
+        self.datagrams.get(wqe.slot, u32::from(wqe.datagram)).first()?.as_ref()
     }
 
     pub(crate) fn sges(&self, wqe: &Wqe) -> &[Sge] {
