@@ -116,6 +116,7 @@ impl<M: HostMemory> Device<M> {
                 probe: None,
                 flow: false,
                 least_timeout: Span::ZERO,
+                back_off: false,
                 notes: VecDeque::new(),
                 overrun: Vec::new(),
                 cq_wakes: Vec::new(),
@@ -162,6 +163,13 @@ impl<M: HostMemory> Device<M> {
     /// after creation: no longer than that says.
     pub fn set_least_timeout(&mut self, least: Span) {
         self.shared.least_timeout = least;
+    }
+
+    /// ACK timeouts in a row take the configured time, from the fifth on twice and from the seventh
+    /// on four times that, the range that the specification allows; as after creation: always once.
+    /// So a peer that lacks the processor for a while is not given up.
+    pub fn set_back_off(&mut self, on: bool) {
+        self.shared.back_off = on;
     }
 
     /// Counters.

@@ -20,6 +20,9 @@ pub(crate) fn cost(wire_len: usize) -> u64 {
 const FULL: u64 = 8192 + 256;
 /// The smallest window: two full packets, so that loss of one is noticed by the other.
 const FLOOR: u64 = 2 * FULL;
+/// Down to here it halves while losses are noticed by what follows, then it shrinks less: with
+/// fewer packets in flight it is too often the last that is lost.
+const NOTICED_FLOOR: u64 = 4 * FULL;
 /// Full packets for which there is to be room when somebody who waits is called.
 const TURN: u64 = 16;
 /// A READ is not asked for in pieces smaller than this many packets if it is longer and the windows
@@ -44,6 +47,8 @@ struct Peer {
     /// to the same event.
     acked: u64,
     cut_until: u64,
+    /// Times that the window was cut.
+    cuts: u64,
     /// Who waits to send.
     line: Line,
     /// Somebody has been called and has not had a turn since.
@@ -195,6 +200,7 @@ impl Windows {
             reads: 0,
             acked: 0,
             cut_until: 0,
+            cuts: 0,
             line: Line::default(),
             called: None,
             opened: false,
@@ -306,17 +312,23 @@ impl Windows {
         }
     }
 
-    /// Something was lost: halve once per window of data. After a timeout start from the floor.
-    pub(crate) fn lost(&mut self, peer: u32, timeout: bool) {
-        let Some(p) = self.peers.get_mut(peer) else { return };
-        if p.acked < p.cut_until && !timeout {
-            return;
+    /// Something was lost: halve, but once for all that was in flight then; after a timeout start
+    /// from the floor. `since` is the number of the cut after which what is lost now was sent, as
+    /// an earlier call gave it: then it is not what was in flight then, but what has been sent
+    /// instead, and the window is still too large. Gives the number of the last cut.
+    pub(crate) fn lost(&mut self, peer: u32, timeout: bool, since: u64) -> u64 {
+        let Some(p) = self.peers.get_mut(peer) else { return 0 };
+        if p.acked < p.cut_until && since < p.cuts && !timeout {
+            return p.cuts;
         }
         // Lower than last time: others have come, who need room too.
         p.peak = if p.window < p.peak { p.window / 4 * 3 } else { p.window };
         p.threshold = (p.window / 2).max(FLOOR);
-        p.window = if timeout { FLOOR } else { p.threshold };
+        let least = NOTICED_FLOOR.min(p.window / 4 * 3);
+        p.window = if timeout { FLOOR } else { p.threshold.max(least) };
         p.cut_until = p.acked + p.in_flight;
+        p.cuts += 1;
+        p.cuts
     }
 
     /// Cost that the peer has acknowledged so far, over all queue pairs.
@@ -403,5 +415,31 @@ impl Windows {
 
     pub(crate) fn has_woken(&self) -> bool {
         !self.woken.is_empty() || !self.opened.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_loss_of_several_queue_pairs_shrinks_the_window_once() {
+        let mut windows = Windows::new(1 << 20);
+        let peer = windows.join(Gid([7; 16]));
+        windows.sent(peer, 500_000);
+        let full = windows.window(peer);
+        let cut = windows.lost(peer, false, 0);
+        assert_eq!(windows.window(peer), full / 2);
+        // Another queue pair that had packets in that flight.
+        assert_eq!(windows.lost(peer, false, 0), cut);
+        assert_eq!(windows.window(peer), full / 2);
+        // It has sent them again, and some are lost.
+        assert!(windows.lost(peer, false, cut) > cut);
+        assert_eq!(windows.window(peer), full / 4);
+        // What was in flight at the second cut has come through.
+        windows.acked(peer, 500_000);
+        let before = windows.window(peer);
+        assert!(windows.lost(peer, false, 0) > cut + 1);
+        assert!(windows.window(peer) < before);
     }
 }

@@ -96,7 +96,7 @@ impl Requester {
                     return Ok(());
                 }
                 self.spend_retry(q, sh)?;
-                sh.windows.lost(q.peer, false);
+                self.lose(q, sh, false);
                 self.go_back(q, sh, self.una);
                 self.restart_timer(q, sh, now);
                 Ok(())
@@ -197,6 +197,7 @@ impl Requester {
         self.probe.measure(to, now);
         self.forget_reads();
         self.retries = q.retry_cnt;
+        self.timeouts = 0;
         self.rnr_retries = q.rnr_retry;
         self.rnr = self.rnr.filter(|&(_, of)| of >= to);
         self.implied_for = None;
@@ -205,7 +206,7 @@ impl Requester {
         if self.nxt < to {
             self.go_back(q, sh, to);
         } else if alone && self.nxt > to {
-            sh.windows.lost(q.peer, false);
+            self.lose(q, sh, false);
             self.go_back(q, sh, to);
         }
         self.restart_timer(q, sh, now);
@@ -226,7 +227,7 @@ impl Requester {
         count!(sh, q.index, implied_nak_seq_err);
         self.spend_retry(q, sh)?;
         self.implied_for = Some(self.una);
-        sh.windows.lost(q.peer, false);
+        self.lose(q, sh, false);
         self.go_back(q, sh, self.una);
         self.restart_timer(q, sh, now);
         Ok(())
@@ -341,9 +342,10 @@ impl Requester {
             return Ok(());
         }
         count!(sh, q.index, local_ack_timeout_err);
+        self.timeouts = self.timeouts.saturating_add(1);
         self.spend_retry(q, sh)?;
         self.implied_for = None;
-        sh.windows.lost(q.peer, true);
+        self.lose(q, sh, true);
         self.go_back(q, sh, self.una);
         self.restart_timer(q, sh, now);
         Ok(())

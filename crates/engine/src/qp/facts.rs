@@ -110,6 +110,8 @@ pub(crate) struct Shared<M> {
     pub(crate) probe: Option<Span>,
     /// The shortest ACK timeout.
     pub(crate) least_timeout: Span,
+    /// ACK timeouts in a row grow.
+    pub(crate) back_off: bool,
     /// Unreliable services ask how far a peer has come.
     pub(crate) flow: bool,
     /// Questions and answers of that kind, about to leave.

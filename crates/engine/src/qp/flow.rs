@@ -306,7 +306,7 @@ impl Requester {
         }
         self.flow.tries += 1;
         // Whoever has not answered may have a full buffer.
-        sh.windows.lost(q.peer, true);
+        sh.windows.lost(q.peer, true, 0);
         self.flight.recalled(&mut sh.windows, q.peer, 0);
         self.flow.asks.clear();
         let most = if takes == Takes::Part { TRIES_KNOWN } else { TRIES_UNKNOWN };

@@ -33,6 +33,10 @@ pub(crate) struct Requester {
     pub(crate) retries: u8,
     pub(crate) rnr_retries: u8,
     pub(crate) ack_deadline: Option<Instant>,
+    /// ACK timeouts in a row, without progress between them.
+    pub(crate) timeouts: u8,
+    /// Oldest unacknowledged when something was last found lost, and the window's cut of then.
+    lost: (u64, u64),
     /// Nothing is sent before this, after an RNR NAK for that sequence.
     pub(crate) rnr: Option<(Instant, u64)>,
     /// The gap in responses that has been asked for again.
@@ -91,6 +95,8 @@ impl Requester {
             retries: 0,
             rnr_retries: 0,
             ack_deadline: None,
+            timeouts: 0,
+            lost: (0, 0),
             rnr: None,
             implied_for: None,
             messages: 0,
@@ -404,7 +410,7 @@ impl Requester {
         let (start, end) = (self.nxt, self.nxt + u64::from(next.asked.0));
         if q.kind.is_reliable() {
             if self.flight.is_empty() || self.ack_deadline.is_none() {
-                self.ack_deadline = q.timeout.map(|t| now + t);
+                self.ack_deadline = self.times_out(q, sh, now);
                 self.probe.restart(sh.probe, q, now);
             }
             let cost = window::cost(wire_len);
@@ -437,6 +443,13 @@ impl Requester {
         self.since_ack_request = if asks { 0 } else { self.since_ack_request + 1 };
         self.nxt = end;
         self.max = self.max.max(end);
+    }
+
+    /// Something from `una` on is lost. The peer takes nothing behind a gap, so all from there on
+    /// has been sent after it was found: a gap further on is another loss.
+    pub(crate) fn lose<M>(&mut self, q: &Facts, sh: &mut Shared<M>, timeout: bool) {
+        let since = if self.una > self.lost.0 { self.lost.1 } else { 0 };
+        self.lost = (self.una, sh.windows.lost(q.peer, timeout, since));
     }
 
     /// Moves back to `seq`, an unacknowledged sequence.
@@ -532,8 +545,16 @@ impl Requester {
     /// packet.
     pub(crate) fn restart_timer<M>(&mut self, q: &Facts, sh: &Shared<M>, now: Instant) {
         let waits = q.kind.is_reliable() && !self.flight.is_empty();
-        self.ack_deadline = if waits { q.timeout.map(|t| now + t) } else { None };
+        self.ack_deadline = if waits { self.times_out(q, sh, now) } else { None };
         self.probe.restart(sh.probe.filter(|_| waits), q, now);
+    }
+
+    /// When the next ACK timeout ends that begins now: after once the time, or up to four times
+    /// (which devices may take) where the last ones give a peer more that is only slow. With seven
+    /// retries all of it is twice what it would be.
+    fn times_out<M>(&self, q: &Facts, sh: &Shared<M>, now: Instant) -> Option<Instant> {
+        let late = if sh.back_off { self.timeouts / 2 } else { 0 };
+        q.timeout.map(|t| now + t.times(1 << late.saturating_sub(1).min(2)))
     }
 }
 

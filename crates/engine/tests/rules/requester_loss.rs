@@ -84,6 +84,27 @@ fn n_retries_are_n_plus_one_transmissions() {
 }
 
 #[test]
+fn timeouts_in_a_row_may_grow_to_four_times_the_value() {
+    let mut b = timed(7, 7);
+    b.host.device.set_back_off(true);
+    b.post(1, SendOp::Send, 8);
+    b.lines();
+    for _ in 0..2 {
+        for times in [1, 1, 1, 1, 2, 2, 4] {
+            let (waited, lines) = b.until_sent(TIMEOUT.times(5));
+            assert_eq!((waited, lines.len()), (TIMEOUT.times(times), 1));
+        }
+        if b.counter("local_ack_timeout_err") < 14 {
+            b.inject(b.acknowledge(100, 1));
+            b.post(2, SendOp::Send, 8);
+            b.lines();
+        }
+    }
+    b.advance(TIMEOUT.times(4));
+    assert_eq!(b.sends(), ["1 Send 8B", "2 RetryExcErr"]);
+}
+
+#[test]
 fn a_timeout_comes_between_one_and_four_times_the_value_and_resends_from_the_oldest() {
     let mut b = timed(7, 7);
     b.post(1, SendOp::Send, 8);

@@ -101,6 +101,24 @@ fn a_loss_shrinks_the_window_and_progress_grows_it_again() {
 }
 
 #[test]
+fn losses_one_after_the_other_shrink_the_window_each_time() {
+    let mut b = bench();
+    b.post(1, SendOp::Write(THERE), 1_000_000);
+    let full = b.sent().len();
+    let mut una = 100;
+    let mut again = 0;
+    for _ in 0..20 {
+        una += 5;
+        b.inject(b.nak(una, NakCode::PsnSequenceError));
+        again += b.sent().len();
+    }
+    // What is sent again is for the most part what was lost, not what was in flight at first.
+    assert!(again < 6 * full, "{again} packets, {full} at first");
+    let flight = b.answer(b.nak(una + 1, NakCode::PsnSequenceError)).len();
+    assert!((4..20).contains(&flight), "still enough that a loss is noticed: {flight}");
+}
+
+#[test]
 fn a_timeout_shrinks_the_window_to_its_floor() {
     let mut b = bench();
     b.post(1, SendOp::Write(THERE), 500_000);
