@@ -4,6 +4,7 @@
 //! waits for the file: what the writer cannot keep up with is cut to the headers, then left out.
 
 mod buffers;
+mod neighbour;
 mod place;
 mod tap;
 mod writer;
@@ -29,7 +30,8 @@ pub(crate) use tap::{Envelope, Inbound, Outbound, Remark, SentNote};
 
 /// How long the end of a capture waits for a writer that gets on with it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
-/// How long for one that does not: nobody reads the pipe.
+/// How long for one that does not, if it writes to a pipe that perhaps nobody reads. A file takes
+/// what it is given: there the writer only lacks the processor.
 const STUCK: Duration = Duration::from_millis(200);
 
 /// A capture in progress. When the last NIC lets go of it, what is left is written.
@@ -38,6 +40,8 @@ pub(crate) struct Capture {
     thread: Mutex<Option<JoinHandle<()>>>,
     /// Of the process that captures: not its children.
     generation: u32,
+    /// How long the end waits for a writer that does not get on.
+    stuck: Duration,
 }
 
 /// What the writer shares with everybody else.
@@ -129,9 +133,10 @@ impl Capture {
         );
         let shared =
             Arc::new(Shared { buffers: Mutex::new(Buffers::new(preamble)), work: Condvar::new() });
-        let thread = writer::start(&shared, place)?;
+        let stuck = if place.kind == place::Kind::File { PATIENCE } else { STUCK };
+        let thread = Mutex::new(Some(writer::start(&shared, place)?));
         OPEN.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { shared, thread: Mutex::new(Some(thread)), generation: sys::fork_generation() })
+        Ok(Self { shared, thread, generation: sys::fork_generation(), stuck })
     }
 
     /// Whether this process is a child of the one that captures.
@@ -177,7 +182,7 @@ impl Capture {
                 }
                 self.shared.work.notify_one();
             }
-            if now - moved > STUCK || now - start > PATIENCE {
+            if now - moved > self.stuck || now - start > PATIENCE {
                 return;
             }
             sys::nap(200_000);

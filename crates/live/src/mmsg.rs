@@ -15,7 +15,7 @@ pub(crate) const MAX_RECEIVE: usize = 4;
 /// Bytes of one receive buffer: nothing that UDP can carry is longer.
 pub(crate) const RECEIVE_LEN: usize = 1 << 16;
 
-/// Room for the control messages of one message: four of at most 24 bytes.
+/// Room for the control messages of one message: five of at most 24 bytes.
 const CONTROL_LEN: usize = 128;
 
 /// A message to be sent: a part of a buffer.
@@ -187,6 +187,8 @@ pub(crate) struct Incoming {
     pub(crate) traffic_class: u8,
     /// TTL or hop limit.
     pub(crate) hop_limit: u8,
+    /// IPv6 flow label.
+    pub(crate) flow_label: u32,
     /// Datagrams that the kernel has dropped on this socket so far (modulo 2^32), if it said so.
     pub(crate) dropped: Option<u32>,
     /// Whether the message or what came along did not fit.
@@ -209,6 +211,7 @@ impl Inbox {
             source_port: 0,
             traffic_class: 0,
             hop_limit: 0,
+            flow_label: 0,
             dropped: None,
             truncated: false,
         };
@@ -311,6 +314,7 @@ impl Place {
             source_port,
             traffic_class: 0,
             hop_limit: 64,
+            flow_label: 0,
             dropped: None,
             truncated: header.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0,
         };
@@ -354,6 +358,9 @@ fn read_control(mut control: &[u8], message: &mut Incoming) {
             }
             (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
                 message.hop_limit = value as u8;
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_FLOWINFO) => {
+                message.flow_label = u32::from_be(value) & 0xF_FFFF;
             }
             (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => message.dropped = Some(value),
             _ => {}

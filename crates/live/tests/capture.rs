@@ -6,8 +6,11 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
+use std::fs::{File, OpenOptions};
+use std::io::Read as _;
 use std::net::Ipv4Addr;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -216,6 +219,54 @@ fn a_pipe_that_nobody_reads_holds_up_nothing() {
     let start = Instant::now();
     drop((a, b));
     assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_reader_that_takes_over_a_pipe_begins_at_a_section() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = Folder::new("capture-readers");
+    let file = folder.file("t");
+    let name = CString::new(file.as_os_str().as_bytes()).unwrap();
+    // SAFETY: a path that ends with zero.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    let open = || OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&file);
+    // As much as begins with a whole packet.
+    let some = |from: &mut File| {
+        let (start, mut got) = (Instant::now(), Vec::new());
+        loop {
+            let mut bytes = [0; 65536];
+            match from.read(&mut bytes) {
+                Ok(len) => got.extend(&bytes[..len]),
+                Err(e) => assert_eq!(e.kind(), std::io::ErrorKind::WouldBlock),
+            }
+            let mut rest = &got[..];
+            while let Ok((behind, block)) = parse_block_le(rest) {
+                rest = behind;
+                if matches!(block, Block::EnhancedPacket(_)) {
+                    return got;
+                }
+            }
+            assert!(start.elapsed() < PATIENCE, "no packet in {} bytes", got.len());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    let mut reader = open().unwrap();
+    let (a, b) = pair(own(12), own(13), &capturing(&file));
+    for round in 0..5 {
+        write(&a, &b, 100);
+        let got = some(&mut reader);
+        let first = parse_block_le(&got).expect("a block").1;
+        assert!(matches!(first, Block::SectionHeader(_)), "round {round}: {first:?}");
+        // What was written meanwhile is read, so that nothing of it is left for the next.
+        std::thread::sleep(Duration::from_millis(100));
+        while reader.read(&mut [0; 65536]).is_ok_and(|len| len > 0) {}
+        // At no time is the pipe without a reader.
+        reader = {
+            let next = open().unwrap();
+            drop(reader);
+            next
+        };
+    }
 }
 
 #[test]

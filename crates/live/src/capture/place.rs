@@ -1,10 +1,10 @@
 //! Where a capture goes: which file a process takes, so that several processes with the same
 //! options do not write over each other's captures, nor over anything else.
 
-use std::ffi::OsString;
+use std::ffi::{CString, OsString};
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileTypeExt;
@@ -32,6 +32,8 @@ pub(super) struct Place {
     pub(super) path: PathBuf,
     pub(super) kind: Kind,
     pub(super) file: Option<File>,
+    /// Of a pipe: has something to read when a reader has gone.
+    leavers: Option<File>,
 }
 
 /// Why a file cannot be had.
@@ -89,7 +91,7 @@ pub(super) fn take(asked: &Path, own: Option<&Path>) -> Result<(PathBuf, Place),
         } else {
             None
         };
-        return Ok((first.clone(), Place { path: first, kind, file }));
+        return Ok((first.clone(), Place { path: first, kind, file, leavers: None }));
     }
     if let Some(own) = own {
         let file = OpenOptions::new().append(true).create(true).open(own);
@@ -116,7 +118,7 @@ pub(super) fn take(asked: &Path, own: Option<&Path>) -> Result<(PathBuf, Place),
 fn place(path: PathBuf, file: File) -> Place {
     let file = File::from(sys::high(file.into()));
     sys::release_on_fork(file.as_fd());
-    Place { path, kind: Kind::File, file: Some(file) }
+    Place { path, kind: Kind::File, file: Some(file), leavers: None }
 }
 
 /// The file of this name, if it is empty and nobody else has it.
@@ -138,7 +140,23 @@ impl Place {
         }
         let file = File::from(sys::high(file.into()));
         sys::release_on_fork(file.as_fd());
+        if self.leavers.is_none() {
+            // Where there is no such thing, a change of readers may go unnoticed.
+            let name = CString::new(self.path.as_os_str().as_bytes()).unwrap_or_default();
+            self.leavers = sys::readers_leave(&name).ok().map(|fd| sys::high(fd).into());
+        }
+        self.reader_has_left();
         Ok(self.file.insert(file))
+    }
+
+    /// Whether a reader of the pipe has gone since this was last asked; another may have come.
+    pub(super) fn reader_has_left(&mut self) -> bool {
+        let Some(leavers) = &mut self.leavers else { return false };
+        let (mut events, mut any) = ([0; 4096], false);
+        while leavers.read(&mut events).is_ok_and(|len| len > 0) {
+            any = true;
+        }
+        any
     }
 }
 

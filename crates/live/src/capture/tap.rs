@@ -1,7 +1,7 @@
 //! A NIC's two taps into the capture: what its sockets take and give becomes frames again, as they
 //! are on the wire. What a socket does not show is what the kernel is known to do (see `udp`): DF
-//! set, identifications counted from 0 within a train. Not known, and written as 0: the flow label
-//! of IPv6, and Ethernet addresses of peers that are not among the neighbours.
+//! set, identifications counted from 0 within a train, no flow label on what we send. Ethernet
+//! addresses of peers come from the system (`capture/neighbour`), and are 0 while it has none.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Display, Write};
@@ -19,15 +19,13 @@ use wire::pcapng::{Description, Direction, Interface, Notes};
 use wire::{Gid, Mac};
 
 use super::buffers::Captured;
+use super::neighbour::Peers;
 use super::{Capture, wall_clock};
 use crate::icrc::DONT_FRAGMENT;
 use crate::info::DeviceInfo;
 use crate::mmsg::Outgoing;
 use crate::options::Options;
 use crate::sys;
-
-/// Neighbours remembered.
-const NEIGHBOURS: usize = 16;
 
 /// What the device or the link has to say of a received packet, if it is not as usual.
 pub(crate) type Remark = Option<&'static str>;
@@ -88,6 +86,8 @@ struct Attached {
     snap_len: usize,
     /// The interface's own Ethernet address; zeros on loopback.
     mac: Mac,
+    /// The interface's index in the system.
+    index: u32,
     addresses: Vec<IpAddr>,
 }
 
@@ -115,6 +115,7 @@ pub(super) fn attach(
         interface,
         snap_len: options.pcap_snap_len.map_or(usize::MAX, |len| len as usize),
         mac: dev.mac,
+        index: dev.index,
         addresses,
     });
     let hops = [Domain::IPV4, Domain::IPV6].map(default_hops);
@@ -153,12 +154,18 @@ pub(crate) struct Envelope {
     pub(crate) source_port: u16,
     pub(crate) traffic_class: u8,
     pub(crate) hop_limit: u8,
+    pub(crate) flow_label: u32,
     /// IPv4 identification, and the word with the flags and the fragment offset.
     pub(crate) ident: u16,
     pub(crate) flags: u16,
 }
 
 impl Attached {
+    /// Where peers are looked for; `None` where there are no Ethernet addresses.
+    fn place(&self) -> Option<u32> {
+        (self.mac != Mac::default()).then_some(self.index)
+    }
+
     /// Captures a packet; `transport` runs from its BTH through its ICRC.
     fn packet(
         &self,
@@ -182,7 +189,7 @@ impl Attached {
             }),
             (IpAddr::V6(source), IpAddr::V6(destination)) => Ip::V6(Ipv6 {
                 traffic_class: envelope.traffic_class,
-                flow_label: 0,
+                flow_label: envelope.flow_label,
                 hop_limit: envelope.hop_limit,
                 source,
                 destination,
@@ -256,7 +263,7 @@ impl Inbound {
             comment: Some(comment.as_str()).filter(|text| !text.is_empty()),
             ..Notes::default()
         };
-        let peer = self.peers.mac(&self.attached, envelope.from);
+        let peer = self.peers.mac(self.attached.place(), envelope.from);
         let own = if self.attached.addresses.contains(&envelope.from) {
             Mac::default()
         } else {
@@ -347,6 +354,7 @@ impl Outbound {
             source_port,
             traffic_class: message.traffic_class,
             hop_limit,
+            flow_label: 0,
             ident: index,
             flags: DONT_FRAGMENT,
         };
@@ -373,49 +381,8 @@ impl Outbound {
         }
         let peer = match Mac::multicast(Gid::from_ip(to)) {
             Some(group) => group,
-            None => self.peers.mac(&self.attached, to),
+            None => self.peers.mac(self.attached.place(), to),
         };
         Ethernet::new(self.attached.mac, peer)
     }
-}
-
-/// The Ethernet addresses of peers, as far as they are known.
-struct Peers {
-    known: VecDeque<(IpAddr, Mac)>,
-}
-
-impl Peers {
-    fn new() -> Self {
-        Self { known: VecDeque::new() }
-    }
-
-    fn mac(&mut self, attached: &Attached, ip: IpAddr) -> Mac {
-        if attached.mac == Mac::default() {
-            return Mac::default();
-        }
-        if let Some((_, mac)) = self.known.iter().find(|(known, _)| *known == ip) {
-            return *mac;
-        }
-        let mac = neighbour(ip).unwrap_or_default();
-        if self.known.len() == NEIGHBOURS {
-            self.known.pop_front();
-        }
-        self.known.push_back((ip, mac));
-        mac
-    }
-}
-
-/// The Ethernet address that the system has for an IPv4 neighbour.
-fn neighbour(ip: IpAddr) -> Option<Mac> {
-    let table = std::fs::read_to_string("/proc/net/arp").ok()?;
-    table.lines().find_map(|line| {
-        let mut fields = line.split_whitespace();
-        (fields.next()?.parse::<IpAddr>().ok()? == ip).then_some(())?;
-        let mut mac = [0; 6];
-        let mut bytes = fields.nth(2)?.split(':');
-        for byte in &mut mac {
-            *byte = u8::from_str_radix(bytes.next()?, 16).ok()?;
-        }
-        Some(Mac(mac))
-    })
 }

@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::sync::Arc;
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::place::{Kind, Place};
@@ -27,18 +27,16 @@ const STACK: usize = 128 << 10;
 /// Starts the thread.
 pub(super) fn start(shared: &Arc<Shared>, place: Place) -> io::Result<JoinHandle<()>> {
     let shared = Arc::clone(shared);
-    sys::with_signals_blocked(|| {
-        Builder::new().name("crocevia-pcap".to_owned()).stack_size(STACK).spawn(move || {
-            sys::be_nice(NICE);
-            let mut target = Target { place, whole: 0 };
-            if let Err(e) = run(&shared, &mut target) {
-                lock(&shared.buffers).fail();
-                eprintln!(
-                    "crocevia: capture {}: {e}; it ends here, the program goes on",
-                    target.place.path.display()
-                );
-            }
-        })
+    sys::spawn("crocevia-pcap", STACK, move || {
+        sys::be_nice(NICE);
+        let mut target = Target { place, whole: 0 };
+        if let Err(e) = run(&shared, &mut target) {
+            lock(&shared.buffers).fail();
+            eprintln!(
+                "crocevia: capture {}: {e}; it ends here, the program goes on",
+                target.place.path.display()
+            );
+        }
     })
 }
 
@@ -99,6 +97,13 @@ impl Target {
     fn put(&mut self, shared: &Shared, introduction: &[u8], chunk: &[u8]) -> io::Result<()> {
         if self.place.file.is_none() {
             self.open(shared)?;
+            return self.write(shared, chunk);
+        }
+        if self.place.reader_has_left() {
+            // Another may read already: for that one it begins here. If there is none, the pipe
+            // tells.
+            let anew = lock(&shared.buffers).introduction(true);
+            self.write(shared, &anew)?;
             return self.write(shared, chunk);
         }
         self.write(shared, introduction)?;

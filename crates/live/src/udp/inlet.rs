@@ -406,6 +406,8 @@ pub(super) fn open_socket(
         IpAddr::V6(_) => {
             set_int(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
             set_int(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT, 1)?;
+            // Comes along where it is not 0.
+            set_int(fd, libc::IPPROTO_IPV6, libc::IPV6_FLOWINFO, 1)?;
             // The kernel's Soft-RoCE sends datagrams without UDP checksum.
             set_int(fd, libc::SOL_UDP, libc::UDP_NO_CHECK6_RX, 1)?;
         }

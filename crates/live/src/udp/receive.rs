@@ -34,6 +34,8 @@ pub(super) struct Origin {
     pub(super) to: Gid,
     pub(super) traffic_class: u8,
     pub(super) hop_limit: u8,
+    /// Of IPv6.
+    pub(super) flow_label: u32,
     /// Number in its message.
     pub(super) index: u16,
 }
@@ -161,6 +163,7 @@ impl Origin {
             source_port: self.source_port,
             traffic_class: self.traffic_class,
             hop_limit: self.hop_limit,
+            flow_label: self.flow_label,
             ident,
             flags,
         }
@@ -174,6 +177,7 @@ fn origin(message: &Incoming, to: Gid) -> Origin {
         to,
         traffic_class: message.traffic_class,
         hop_limit: message.hop_limit,
+        flow_label: message.flow_label,
         index: 0,
     }
 }
@@ -250,7 +254,7 @@ impl Gate {
                 destination: origin.to,
                 traffic_class: origin.traffic_class,
                 hop_limit: origin.hop_limit,
-                flow_label: 0,
+                flow_label: origin.flow_label,
                 source_port: origin.source_port,
                 priority: origin.traffic_class >> 5,
             },

@@ -366,6 +366,10 @@ fn open_flow(ip: IpAddr, scope: u32, wish: u16) -> io::Result<(Socket, u16)> {
         IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER),
     };
     set_int(fd, level, name, libc::IP_PMTUDISC_PROBE)?;
+    if ip.is_ipv6() {
+        // The source port tells flows apart; a label of the kernel's would be nobody's.
+        set_int(fd, level, libc::IPV6_AUTOFLOWLABEL, 0)?;
+    }
     groups::prepare_sender(&socket, ip, scope)?;
     set_buffer(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, BUFFER)?;
     // Nobody is to send here: answers go to port 4791.

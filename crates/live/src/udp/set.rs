@@ -32,15 +32,17 @@ use crate::sys::{self, set_int};
 /// Sockets of an address, and slots: a power of two.
 pub(super) const SLOTS: u8 = 64;
 /// First bytes of what a joiner is told; the last is the version of all that is agreed on here.
-const MAGIC: [u8; 8] = *b"crocev\0\x01";
+const MAGIC: [u8; 8] = *b"crocev\0\x02";
 /// A joiner wants the sockets.
 const JOIN: u8 = b'J';
 /// A joiner has them already: it only wants to know when the keeper is gone.
 const STAY: u8 = b'S';
 /// How long to wait for who holds the name, or for the name if the port is held without one.
 const PATIENCE: Duration = Duration::from_millis(2000);
-/// How long a port may be held by nobody who has the name: a member is about to take it.
-const VACANCY: Duration = Duration::from_millis(400);
+/// How long a port may be held by nobody who has the name: a member is about to take it, or a child
+/// that this process has just forked is about to give up its copies of the sockets. Either may have
+/// to wait for the processor.
+const VACANCY: Duration = Duration::from_millis(1500);
 const RETRY: Duration = Duration::from_millis(10);
 
 /// An address's sockets, as this process holds them.

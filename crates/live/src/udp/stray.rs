@@ -14,7 +14,7 @@ pub(super) type Secret = [u8; 16];
 /// An opcode that no service defines.
 const OPCODE: u8 = 0xFF;
 /// Opcode, partition key, destination QP and PSN as in a BTH; the secret; the origin.
-const HEADER: usize = 12 + 16 + 22;
+const HEADER: usize = 12 + 16 + 26;
 
 /// The slot of a packet's destination queue pair; `None` if it is too short to have one.
 pub(super) fn slot(packet: &[u8]) -> Option<u8> {
@@ -37,6 +37,7 @@ pub(super) fn wrap(secret: &Secret, origin: &Origin, packet: &[u8]) -> Vec<u8> {
     out.extend(origin.source_port.to_be_bytes());
     out.extend([origin.traffic_class, origin.hop_limit]);
     out.extend(origin.index.to_be_bytes());
+    out.extend(origin.flow_label.to_be_bytes());
     debug_assert_eq!(out.len(), HEADER);
     out.extend(packet);
     out
@@ -57,9 +58,9 @@ pub(super) fn unwrap<'a>(
     // All of it, whatever differs first.
     let wrong = known.iter().zip(secret).fold(0, |wrong, (a, b)| wrong | (a ^ b));
     let (&ip, rest) = origin.split_first_chunk::<16>()?;
-    let &[port_high, port_low, traffic_class, hop_limit, index_high, index_low] = rest else {
-        return None;
-    };
+    let (&[port_high, port_low, traffic_class, hop_limit, index_high, index_low], label) =
+        rest.split_first_chunk::<6>()?;
+    let flow_label = u32::from_be_bytes(label.try_into().ok()?);
     let ip = Ipv6Addr::from(ip);
     let from = match outer.from {
         IpAddr::V4(_) => IpAddr::V4(ip.to_ipv4_mapped().unwrap_or(Ipv4Addr::UNSPECIFIED)),
@@ -67,7 +68,8 @@ pub(super) fn unwrap<'a>(
     };
     let source_port = u16::from_be_bytes([port_high, port_low]);
     let index = u16::from_be_bytes([index_high, index_low]);
-    let origin = Origin { from, source_port, to: outer.to, traffic_class, hop_limit, index };
+    let to = outer.to;
+    let origin = Origin { from, source_port, to, traffic_class, hop_limit, flow_label, index };
     (wrong == 0).then_some((origin, packet))
 }
 
@@ -89,6 +91,7 @@ mod tests {
                 to: Gid::from_ip(own),
                 traffic_class: 0x6A,
                 hop_limit: 17,
+                flow_label: 0x4_5678,
                 index: 300,
             };
             let packet: Vec<u8> = (0..60).collect();

@@ -6,7 +6,6 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::Builder;
 use std::time::Instant;
 
 use super::{JOIN, MAGIC, PATIENCE, RETRY, STAY, Set, known, listen, name};
@@ -60,10 +59,7 @@ pub(super) fn watch(_: &Arc<Set>) -> io::Result<()> {
     }
     let bell = Arc::new(EventFd::doorbell()?);
     let rung = Arc::clone(&bell);
-    sys::with_signals_blocked(|| {
-        let builder = Builder::new().name("crocevia-share".to_owned()).stack_size(STACK);
-        builder.spawn(move || run(&rung))
-    })?;
+    sys::spawn("crocevia-share", STACK, move || run(&rung))?;
     *thread = Some(bell);
     Ok(())
 }
