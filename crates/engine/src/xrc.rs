@@ -134,7 +134,9 @@ impl<M: HostMemory> Device<M> {
                 pair.xrc.reopened += 1;
                 Ok(())
             }
-            _ => Err(no_such("receiving queue pair of this XRC domain")),
+            _ => Err(no_such(
+                "receiving queue pair of this XRC domain (which other processes do not share)",
+            )),
         }
     }
 

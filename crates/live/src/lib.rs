@@ -44,3 +44,4 @@ pub use netdev::{NetDev, netdevs};
 pub use nic::{EventSink, Nic, flush_all, leave_now};
 pub use options::Options;
 pub use stat::{DeviceStat, QpStat, Query, Silence, Silent, Stats, query};
+pub use sys::threads_are_starting;

@@ -136,6 +136,7 @@ impl Nic {
         device.set_probe(Some(engine::limits::PROBE));
         device.set_flow(true);
         device.set_least_timeout(engine::limits::LEAST_TIMEOUT);
+        device.set_back_off(true);
         let shared = Arc::new(Shared {
             info: DeviceInfo { gids, ..info.clone() },
             receive_buffer,

@@ -1,11 +1,13 @@
 //! System calls as safe functions: descriptor options, waiting, the clock, randomness, the calling
 //! thread's scheduling, fork. Messages on datagram sockets are in `mmsg`.
 
+use std::ffi::CStr;
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::{Once, OnceLock};
+use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use libc::{c_int, c_void, socklen_t};
@@ -219,7 +221,7 @@ pub(crate) fn random_u16() -> u16 {
 
 /// Runs `f` with every signal of the calling thread blocked, as a thread made by `f` then inherits:
 /// handlers are to run on the application's threads only.
-pub(crate) fn with_signals_blocked<R>(f: impl FnOnce() -> R) -> R {
+fn with_signals_blocked<R>(f: impl FnOnce() -> R) -> R {
     let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
     let mut old = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigfillset initialises `all` before pthread_sigmask reads it, which initialises
@@ -257,6 +259,33 @@ pub(crate) fn set_timer(fd: BorrowedFd<'_>, after: Duration) -> io::Result<()> {
     let old = std::ptr::null_mut();
     // SAFETY: `spec` is a live itimerspec; the old setting is not asked for.
     check(unsafe { libc::timerfd_settime(fd.as_raw_fd(), 0, &raw const spec, old) }).map(drop)
+}
+
+/// Threads of this library that have been started and do not have their names yet.
+static STARTING: AtomicU32 = AtomicU32::new(0);
+
+/// Starts a thread of this library's own, with all signals blocked. Its name is to begin with
+/// `crocevia-`.
+pub(crate) fn spawn(
+    name: &str,
+    stack: usize,
+    f: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    STARTING.fetch_add(1, Ordering::SeqCst);
+    let run = move || {
+        STARTING.fetch_sub(1, Ordering::SeqCst);
+        f();
+    };
+    let builder = Builder::new().name(name.to_owned()).stack_size(stack);
+    with_signals_blocked(|| builder.spawn(run)).inspect_err(|_| {
+        STARTING.fetch_sub(1, Ordering::SeqCst);
+    })
+}
+
+/// Whether a thread of this library has been started that cannot be told by its name from the
+/// program's yet.
+pub fn threads_are_starting() -> bool {
+    STARTING.load(Ordering::SeqCst) != 0
 }
 
 /// Lets the calling thread's sleeps end within a microsecond of their time instead of within fifty.
@@ -309,6 +338,20 @@ pub(crate) fn take_interface_news(fd: BorrowedFd<'_>, index: u32) -> bool {
         }
     }
     concerned
+}
+
+/// A descriptor that can be read when somebody who could only read a file has closed it.
+pub(crate) fn readers_leave(path: &CStr) -> io::Result<OwnedFd> {
+    // SAFETY: takes a number; a descriptor that it returns is new and nobody else's.
+    let fd = unsafe {
+        let fd = check(libc::inotify_init1(libc::IN_CLOEXEC | libc::IN_NONBLOCK))?;
+        OwnedFd::from_raw_fd(fd)
+    };
+    // SAFETY: a path that ends with zero; the descriptor is open.
+    check(unsafe {
+        libc::inotify_add_watch(fd.as_raw_fd(), path.as_ptr(), libc::IN_CLOSE_NOWRITE)
+    })?;
+    Ok(fd)
 }
 
 /// An event descriptor with the given flags, at zero.
@@ -438,6 +481,7 @@ static DUMMY: OnceLock<OwnedFd> = OnceLock::new();
 
 extern "C" fn forked() {
     FORKS.fetch_add(1, Ordering::Relaxed);
+    STARTING.store(0, Ordering::Relaxed);
     let Some(dummy) = DUMMY.get() else { return };
     for place in &RELEASED {
         let fd = place.swap(0, Ordering::Relaxed) - 1;

@@ -200,7 +200,7 @@ pub use engine::{
 };
 pub use live::{
     DeviceInfo, FaultNews, LinkCounters, NetDev, Options, Region, SignalKind, flush_all, leave_now,
-    sigaction, signal, signals_changed, watch_faults,
+    sigaction, signal, signals_changed, threads_are_starting, watch_faults,
 };
 pub use wire::{Encapsulation, Gid, LKey, Mac, Mtu, PKey, Psn, QKey, Qpn, RKey, Span, SrqNum};
 

@@ -13,6 +13,13 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Whether the program has no thread but the calling one. What cannot be found out is no.
 fn alone() -> bool {
+    // Threads of ours are known by their names, which each gives itself when it first runs.
+    for _ in 0..PATIENCE.as_millis() {
+        if !crocevia::threads_are_starting() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return false };
     let of_program = tasks.flatten().filter(|task| {
         let name = std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();

@@ -14,6 +14,11 @@ use crate::udp::UdpLink;
 /// when it has room, an interface does not.
 const RETRY: Span = Span::from_us(500);
 
+/// A step that comes so much later than it was due was not let run by the system.
+const LATE: Span = Span::from_us(1000);
+/// Such a step looks so many times for what has come meanwhile, before it runs timers.
+const CATCH_UP: usize = 1024;
+
 /// Device and link.
 pub(super) struct State {
     device: Device<ProcessMemory>,
@@ -54,6 +59,25 @@ impl State {
     /// One bounded step; whether anything was done. `everywhere`: look at every address.
     pub(super) fn step(&mut self, now: Instant, everywhere: bool, batches: usize) -> bool {
         let _watch = Watch::begin(now);
+        let arrived = self.take(now, everywhere);
+        let due = self.deadline.is_some_and(|deadline| deadline.is_due(now));
+        let unblocked = self.link.is_blocked() && self.link.flush();
+        if arrived == 0 && !due && !unblocked {
+            return false;
+        }
+        if due {
+            if self.deadline.is_some_and(|deadline| (deadline + LATE).is_due(now)) {
+                self.catch_up(now);
+            }
+            self.device.handle_timeout(now);
+        }
+        self.transmit(now, batches);
+        self.replan(now);
+        true
+    }
+
+    /// Receives a batch; how much it was.
+    fn take(&mut self, now: Instant, everywhere: bool) -> usize {
         let Self { device, link, .. } = self;
         let captured = link.is_captured();
         let mut sink = |packet: &Packet<Payload<'_>>| {
@@ -64,18 +88,18 @@ impl State {
             None
         };
         let arrived = link.receive(now, everywhere, &mut sink);
-        let arrived = arrived + link.release(now, device, remark::said);
-        let due = self.deadline.is_some_and(|deadline| deadline.is_due(now));
-        let unblocked = link.is_blocked() && link.flush();
-        if arrived == 0 && !due && !unblocked {
-            return false;
+        arrived + link.release(now, device, remark::said)
+    }
+
+    /// Takes all that has come: a peer whose answer lies in the socket has not kept us waiting, and
+    /// a retry is not spent on it.
+    #[cold]
+    fn catch_up(&mut self, now: Instant) {
+        for _ in 0..CATCH_UP {
+            if self.take(now, true) == 0 {
+                return;
+            }
         }
-        if due {
-            self.device.handle_timeout(now);
-        }
-        self.transmit(now, batches);
-        self.replan(now);
-        true
     }
 
     /// Hands what there is to send to the kernel, at most `batches` full buffers of it; whether
@@ -140,13 +164,8 @@ impl State {
     /// Works out when the next step is due.
     pub(super) fn replan(&mut self, now: Instant) {
         let device = self.device.poll_timeout(now);
-        self.deadline = if self.link.is_blocked() {
-            // What the device has to send has to wait, whatever it says; its timers can.
-            let retry = now + RETRY;
-            Some(device.map_or(retry, |at| if at.is_before(retry) { retry } else { at }))
-        } else {
-            device
-        };
+        // What the device has to send has to wait, whatever it says; its timers can.
+        self.deadline = if self.link.is_blocked() { Some(now + RETRY) } else { device };
         if let Some(due) = self.link.next_due() {
             self.deadline = Some(self.deadline.map_or(due, |at| at.earlier(due)));
         }
@@ -155,5 +174,56 @@ impl State {
     /// What the device has raised.
     pub(super) fn events(&mut self) -> impl Iterator<Item = Event> {
         std::iter::from_fn(|| self.device.poll_event())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, UdpSocket};
+
+    use engine::DeviceConfig;
+
+    use super::*;
+    use crate::info::devices;
+    use crate::options::Options;
+
+    /// A device that nobody uses, on an address of this test process only.
+    fn state(last: u8) -> (State, Ipv4Addr) {
+        let pid = std::process::id();
+        let address = Ipv4Addr::new(127, 64 + (pid >> 8) as u8 % 64, pid as u8, last);
+        let mut info = devices(Some(&address.to_string())).unwrap().remove(0);
+        info.gids.truncate(1);
+        let (link, gids) = UdpLink::open(&info, &Options::default()).unwrap();
+        let config = DeviceConfig {
+            seed: [7; 32],
+            slots: link.slots().to_vec(),
+            gids,
+            mtu: info.mtu,
+            receive_buffer: link.receive_buffer(),
+            ack_delay: engine::limits::ACK_DELAY,
+            credits: false,
+        };
+        (State::new(Device::new(config, ProcessMemory::new()), link), address)
+    }
+
+    #[test]
+    fn a_late_step_takes_all_that_has_come_before_timers_run() {
+        let (mut state, address) = state(120);
+        let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let slot = state.link.slots()[0];
+        let send = |count| {
+            for _ in 0..count {
+                peer.send_to(&[4, 0, 0, 0, 0, slot, 0, 9], (address, wire::ROCE_PORT)).unwrap();
+            }
+        };
+        let due = Instant::ZERO + Span::from_us(100);
+        send(100);
+        state.deadline = Some(due);
+        assert!(state.step(due + Span::from_us(10), true, 1));
+        let taken = state.link_counters().rx_packets;
+        assert!((1..50).contains(&taken), "in time, a batch: {taken}");
+        state.deadline = Some(due);
+        assert!(state.step(due + LATE, true, 1));
+        assert_eq!(state.link_counters().rx_packets, 100);
     }
 }

@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::{STEP_BATCHES, Shared, parting};
@@ -48,12 +48,10 @@ const STACK: usize = 512 << 10;
 /// Starts the thread.
 pub(super) fn start(shared: &Arc<Shared>) -> io::Result<JoinHandle<()>> {
     let shared = Arc::clone(shared);
-    sys::with_signals_blocked(|| {
-        Builder::new().name("crocevia-nic".to_owned()).stack_size(STACK).spawn(move || {
-            sys::precise_timers();
-            let _own = OwnThread::begin();
-            run(&shared);
-        })
+    sys::spawn("crocevia-nic", STACK, move || {
+        sys::precise_timers();
+        let _own = OwnThread::begin();
+        run(&shared);
     })
 }
 

@@ -7,7 +7,6 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use socket2::SockRef;
@@ -108,10 +107,7 @@ pub(crate) fn serve(nic: Weak<dyn Watched>, device: &str) -> io::Result<Guard> {
 fn start() -> io::Result<Arc<EventFd>> {
     let bell = Arc::new(EventFd::doorbell()?);
     let rung = Arc::clone(&bell);
-    sys::with_signals_blocked(|| {
-        let builder = Builder::new().name("crocevia-stat".to_owned()).stack_size(STACK);
-        builder.spawn(move || run(&rung))
-    })?;
+    sys::spawn("crocevia-stat", STACK, move || run(&rung))?;
     Ok(bell)
 }
 
