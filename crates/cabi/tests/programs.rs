@@ -132,3 +132,8 @@ fn peers_that_vanish_and_calls_that_return() {
 fn a_library_that_is_unloaded() {
     program("unload", 94);
 }
+
+#[test]
+fn a_java_machine_in_the_process() {
+    program("jvm", 95);
+}

@@ -17,6 +17,10 @@ use support::{PATIENCE, Side, bytes, own, pattern};
 
 /// Names the address to a member.
 const ADDRESS: &str = "CROCEVIA_TEST_SHARED_ADDRESS";
+/// ACK timeouts of 1 s: a busy machine, which schedules a thread late, is not to look like loss.
+const TIMEOUT: u8 = 18;
+/// Rounds that a member goes on for when it is told to end, however slow the machine.
+const ROUNDS: usize = 100;
 /// Tells a member to end without a word once it is connected.
 const MUTE: &str = "CROCEVIA_TEST_MUTE";
 
@@ -26,8 +30,8 @@ fn member() {
     let Ok(addr) = std::env::var(ADDRESS) else { return };
     let addr: Ipv4Addr = addr.parse().unwrap();
     let (a, b) = (Side::open(addr, "", 65536), Side::open(addr, "", 65536));
-    a.connect(&b, 14);
-    b.connect(&a, 14);
+    a.connect(&b, TIMEOUT);
+    b.connect(&a, TIMEOUT);
     println!("ready {:#x} {:#x}", a.qp.get(), b.qp.get());
     if std::env::var(MUTE).is_ok() {
         std::thread::sleep(PATIENCE);
@@ -38,8 +42,9 @@ fn member() {
         let _ = std::io::stdin().read(&mut [0]);
         OVER.store(true, Ordering::Relaxed);
     });
-    let mut round = 0;
-    while !OVER.load(Ordering::Relaxed) {
+    let (mut round, mut left) = (0, ROUNDS);
+    while left > 0 {
+        left -= usize::from(OVER.load(Ordering::Relaxed));
         let length = [1, 64, 4096, 65536][round % 4];
         a.region.write(0, &pattern(length, round as u8));
         a.post(round as u64, SendOp::Write(b.remote(0)), a.sge(0, length));
@@ -99,7 +104,7 @@ impl Member {
     }
 
     /// Lets it end; how often it wrote.
-    fn end(mut self) -> u32 {
+    fn end(mut self) -> usize {
         drop(self.stdin.take());
         let rounds = self.line("rounds ").parse().unwrap();
         assert!(self.child.wait().unwrap().success());
@@ -144,9 +149,8 @@ fn processes_come_and_go_and_none_disturbs_another() {
         members.remove(0).kill();
         members.push(Member::start(addr, false));
     }
-    std::thread::sleep(Duration::from_millis(200));
     for member in members {
-        assert!(member.end() > 100);
+        assert!(member.end() >= ROUNDS);
     }
     assert!(is_free(addr));
 }
@@ -160,7 +164,7 @@ fn slots_are_used_again_however_their_owners_end() {
         assert_eq!(member.slots, [3, 4]);
         member.kill();
     }
-    assert!(stays.end() > 100);
+    assert!(stays.end() >= ROUNDS);
     assert!(is_free(addr));
 }
 
@@ -192,8 +196,8 @@ fn a_nic_shares_with_one_of_another_process() {
     let addr = own(4);
     let other = Member::start(addr, false);
     let (a, b) = (Side::open(addr, "", 4096), Side::open(own(5), "", 4096));
-    a.connect(&b, 14);
-    b.connect(&a, 14);
+    a.connect(&b, TIMEOUT);
+    b.connect(&a, TIMEOUT);
     for round in 0..500 {
         a.post(round, SendOp::Write(b.remote(0)), a.sge(0, 4096));
         a.success(round);
@@ -201,5 +205,5 @@ fn a_nic_shares_with_one_of_another_process() {
         b.success(round);
     }
     a.assert_calm();
-    assert!(other.end() > 10);
+    assert!(other.end() >= ROUNDS);
 }

@@ -63,18 +63,18 @@ static inline double seconds(void)
 	return now.tv_sec + now.tv_nsec * 1e-9;
 }
 
-/* Polls one completion; fails after ten seconds. */
+/* Polls one completion; fails after twenty seconds. */
 static inline struct ibv_wc poll_one(struct ibv_cq *cq)
 {
 	struct ibv_wc wc;
-	double end = seconds() + 10;
+	double end = seconds() + 20;
 	for (;;) {
 		int n = ibv_poll_cq(cq, 1, &wc);
 		CHECK(n >= 0);
 		if (n == 1)
 			return wc;
 		if (seconds() > end) {
-			fprintf(stderr, "no completion within ten seconds\n");
+			fprintf(stderr, "no completion within twenty seconds\n");
 			exit(1);
 		}
 	}

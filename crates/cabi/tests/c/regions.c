@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <sys/shm.h>
+#include <sys/stat.h>
 
 static struct ibv_pd *pd;
 static struct ibv_cq *cq;
@@ -129,8 +130,75 @@ static void shared(void)
 	CHECK(shmdt(at) == 0);
 }
 
+static int huge_before;
+
+static int write_huge(FILE *file, int pages)
+{
+	rewind(file);
+	fprintf(file, "%d\n", pages);
+	return fclose(file);
+}
+
+static void as_before(void)
+{
+	FILE *file = fopen("/proc/sys/vm/nr_hugepages", "r+");
+	if (file)
+		write_huge(file, huge_before);
+}
+
+/* Sets huge pages aside until the end, where that is allowed. */
+static void set_aside(int pages)
+{
+	FILE *file = fopen("/proc/sys/vm/nr_hugepages", "r+");
+	if (!file)
+		return;
+	CHECK(fscanf(file, "%d", &huge_before) == 1);
+	CHECK(atexit(as_before) == 0);
+	write_huge(file, huge_before + pages);
+}
+
+/* Memory of another user's, who lets us read it, write it, and cuts it short. */
+static void of_another_user(void)
+{
+	if (geteuid() != 0) {
+		fprintf(stderr, "skipped: memory of another user needs root\n");
+		return;
+	}
+	char name[64];
+	snprintf(name, sizeof(name), "/crocevia-foreign-%d", (int)getpid());
+	CHECK(seteuid(65534) == 0);
+	int fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0644);
+	CHECK(fd >= 0 && ftruncate(fd, 65536) == 0 && fchmod(fd, 0644) == 0);
+	CHECK(seteuid(0) == 0);
+	struct stat stat;
+	CHECK(fstat(fd, &stat) == 0 && stat.st_uid == 65534);
+	int reading = shm_open(name, O_RDONLY, 0), both = shm_open(name, O_RDWR, 0);
+	CHECK(reading >= 0 && both >= 0 && shm_unlink(name) == 0);
+	char *at = map(65536, PROT_READ, MAP_SHARED, reading);
+	CHECK(at);
+	NOTHING(ibv_reg_mr(pd, at, 65536, ALL_ACCESS), EFAULT);
+	struct ibv_mr *mr = ibv_reg_mr(pd, at, 65536, IBV_ACCESS_REMOTE_READ);
+	CHECK(mr && ask(IBV_WR_RDMA_READ, at, 4096, mr->rkey) == IBV_WC_SUCCESS);
+	CHECK(ibv_dereg_mr(mr) == 0);
+	munmap(at, 65536);
+	at = map(65536, PROT_READ | PROT_WRITE, MAP_SHARED, both);
+	CHECK(at);
+	reach(at, 65536);
+	mr = ibv_reg_mr(pd, at, 65536, ALL_ACCESS);
+	CHECK(mr);
+	CHECK(ftruncate(fd, 4096) == 0);
+	CHECK(ask(IBV_WR_RDMA_WRITE, at + 8192, 8, mr->rkey) == IBV_WC_REM_OP_ERR);
+	CHECK(ask(IBV_WR_RDMA_WRITE, at, 4096, mr->rkey) == IBV_WC_SUCCESS);
+	CHECK(ibv_dereg_mr(mr) == 0);
+	munmap(at, 65536);
+	close(reading);
+	close(both);
+	close(fd);
+}
+
 static void huge_pages(void)
 {
+	set_aside(4);
 	size_t size = 4 << 20;
 	int rights = PROT_READ | PROT_WRITE, flags = MAP_PRIVATE | MAP_ANONYMOUS;
 	char *at = map(size, rights, flags | MAP_HUGETLB, -1);
@@ -144,6 +212,13 @@ static void huge_pages(void)
 	} else {
 		fprintf(stderr, "skipped: huge pages are not set aside (errno %d)\n", errno);
 	}
+	int fd = memfd_create("huge", MFD_CLOEXEC | MFD_HUGETLB);
+	at = fd >= 0 && ftruncate(fd, size) == 0 ? map(size, rights, MAP_SHARED, fd) : NULL;
+	if (at) {
+		reach(at, size);
+		munmap(at, size);
+	}
+	close(fd);
 	/* Those that the kernel makes by itself. */
 	char *area = map(size + (2 << 20), rights, flags, -1);
 	CHECK(area);
@@ -278,6 +353,7 @@ int main(void)
 	CHECK(attr.odp_caps.general_caps & IBV_ODP_SUPPORT_IMPLICIT);
 	files();
 	shared();
+	of_another_user();
 	huge_pages();
 	read_only();
 	on_demand();
