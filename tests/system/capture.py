@@ -5,9 +5,8 @@ namespaces with segmentation offload off, so that each packet of a train leaves 
 import os
 import re
 import sys
-import time
 
-from harness import ROOT, Case, Fail, Proc, Skip, check_pair, free_port, must, need, run, run_pair
+from harness import ROOT, Case, Fail, check_pair, free_port, need, run, run_pair
 import net
 import table
 
@@ -26,23 +25,14 @@ def capture(env, ends, addresses, program, options, opcodes):
     need(program)
     gid = [table.gid_index(env.under(ends[s], []), addresses[s]) for s in (0, 1)]
     file = os.path.join(env.tmp, "capture.pcap")
-    dump = Proc([*ends[1].enter, "tcpdump", "-q", "-U", "--immediate-mode", "-Z", "root", "-B", "65536", "-i", net.DEVICE[1], "-w", file,
-                 "udp", "port", "4791"])
-    try:
-        end = time.monotonic() + 10
-        while "listening on" not in dump.output():
-            if not dump.alive() or time.monotonic() > end:
-                raise Fail(dump.wait(0.1).show("tcpdump"))
-            time.sleep(0.02)
+    with net.Dump(ends[1], 1, file) as dump:
         port = free_port()
         words = [program, "-F", "-n", "100", "-p", str(port), *options]
         server, client = run_pair(
             env.under(ends[0], [*words, "-x", str(gid[0])]),
             env.under(ends[1], [*words, "-x", str(gid[1]), ends[0].peer]), port, 60)
         check_pair(server, client)
-        time.sleep(0.3)
-    finally:
-        dump.end()
+        dump.settle()
     checked = run([sys.executable, CHECKER, file])
     missing = [o for o in opcodes if not re.search(rf"\b{o} [1-9]", checked.out)]
     if checked.failed or missing:
@@ -51,22 +41,14 @@ def capture(env, ends, addresses, program, options, opcodes):
 
 
 def cases(env):
-    for mtu in (1500, 9000):
-        names = [f"capture/veth{mtu}/{family}/{p}{''.join(o)}" for family in ("ipv4", "ipv6") for p, o, _ in RUNS]
-        if not env.any_wanted(names):
+    def names(mtu):
+        return [f"capture/veth{mtu}/{family}/{p}{''.join(o)}" for family in ("ipv4", "ipv6") for p, o, _ in RUNS]
+
+    for mtu, pair, skip in net.whole_packets("capture", lambda mtu: env.any_wanted(names(mtu)), "tcpdump"):
+        if skip:
+            yield skip
             continue
-        try:
-            need("ethtool", "tcpdump")
-            pair = net.NetPair(mtu)
-        except Skip as why:
-            def skip(message=str(why)):
-                raise Skip(message)
-            yield Case(f"capture/veth{mtu}", skip)
-            continue
-        with pair:
-            for side in (0, 1):
-                must([*pair.enter(side), "ethtool", "-K", net.DEVICE[side], "tx-udp-segmentation", "off"])
-            for family, addresses in (("ipv4", net.V4), ("ipv6", net.V6)):
-                for program, options, opcodes in RUNS:
-                    yield Case(f"capture/veth{mtu}/{family}/{program}{''.join(options)}",
-                               lambda a=(pair.ends(), addresses, program, options, opcodes): capture(env, *a))
+        for family, addresses in (("ipv4", net.V4), ("ipv6", net.V6)):
+            for program, options, opcodes in RUNS:
+                yield Case(f"capture/veth{mtu}/{family}/{program}{''.join(options)}",
+                           lambda a=(pair.ends(), addresses, program, options, opcodes): capture(env, *a))

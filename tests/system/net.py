@@ -10,7 +10,7 @@ import os
 import socket
 import time
 
-from harness import NOBODY, End, Fail, Proc, Skip, need, run
+from harness import NOBODY, Case, End, Fail, Proc, Skip, must, need, run
 
 V4 = ("10.87.0.1", "10.87.0.2")
 V6 = ("fd87::1", "fd87::2")
@@ -137,3 +137,54 @@ class NetPair:
 
     def __exit__(self, *unused):
         self.close()
+
+
+def whole_packets(suite, wanted, *commands):
+    """Veths of MTU 1500 and 9000, of those that are `wanted(mtu)`, which cut nothing: segmentation offload is off, so that each packet
+    leaves with the IP header that a NIC would give it. Yields (mtu, pair, None), or (mtu, None, case) with a case that says why not."""
+    for mtu in (1500, 9000):
+        if not wanted(mtu):
+            continue
+        try:
+            need("ethtool", *commands)
+            pair = NetPair(mtu)
+        except Skip as why:
+            def skip(message=str(why)):
+                raise Skip(message)
+            yield mtu, None, Case(f"{suite}/veth{mtu}", skip)
+            continue
+        with pair:
+            for side in (0, 1):
+                must([*pair.enter(side), "ethtool", "-K", DEVICE[side], "tx-udp-segmentation", "off"])
+            yield mtu, pair, None
+
+
+class Dump:
+    """A tcpdump of the RoCE port at one end of a veth, which runs within `with`."""
+
+    def __init__(self, end, side, file):
+        self.file = file
+        self.proc = Proc([*end.enter, "tcpdump", "-q", "-U", "--immediate-mode", "-Z", "root", "-B", "65536", "-s", "9216",
+                          "-i", DEVICE[side], "-w", file, "udp", "port", "4791"])
+
+    def __enter__(self):
+        end = time.monotonic() + 10
+        try:
+            while "listening on" not in self.proc.output():
+                if not self.proc.alive() or time.monotonic() > end:
+                    raise Fail(self.proc.wait(0.1).show("tcpdump"))
+                time.sleep(0.02)
+        except BaseException:
+            self.proc.end()
+            raise
+        return self
+
+    def settle(self):
+        """Waits until it has written what it has seen: it writes packet by packet, and loses the rest when it is ended."""
+        end, size = time.monotonic() + 10, -1
+        while size != os.path.getsize(self.file) and time.monotonic() < end:
+            size = os.path.getsize(self.file)
+            time.sleep(0.3)
+
+    def __exit__(self, *unused):
+        self.proc.end()
