@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures crocevia beside its rivals, interleaved in one run; medians, ratios round by round, JSON.
 
-    bench/run.py [write] [qps] [small] [cpu] [pcap] [lat] [buffer] [--rounds 5] [--json FILE] [--smoke]
+    bench/run.py [write] [qps] [small] [cpu] [pcap] [lat] [buffer] [veth] [--rounds 5] [--json FILE] [--plot FILE] [--smoke]
 
     write   ib_write_bw -s 65536 -m 4096 | iperf3 TCP | bare UDP trains of the same shape, and those with copies and CRC;
             ib_send_bw and ib_read_bw    | ib_write_bw
@@ -12,12 +12,16 @@
     lat     ib_{write,send,read,atomic}_lat | bare spinning UDP ping-pong of datagrams of the same size; of trains of two, as
             ends that answer each other send: a message and an acknowledgement
     buffer  1 GiB READ and 8-to-1 incast at the stock SO_RCVBUF of 212992 | the same at 4 MiB
+    veth    over a veth with MTU 1500: ib_write_bw -s 65536 -m 1024, ib_send_bw, ib_read_bw | UDP trains of the same shape over it
 
-All between 127.0.0.2 and 127.0.0.3. Only ratios carry over to another machine, and only where nothing else runs.
+All others between 127.0.0.2 and 127.0.0.3. --plot draws the figures and the ratios as SVG, PNG or PDF, by the name (bench/plot.py; needs
+matplotlib). Only ratios carry over to another machine, and only where nothing else runs.
 Needs `cargo build --release --workspace`, perftest and iperf3. --smoke runs each once with tiny counts and judges nothing.
 """
 
 import argparse
+import contextlib
+import functools
 import glob
 import json
 import os
@@ -29,6 +33,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "tests", "system"))
 
 import harness  # noqa: E402
+import plot  # noqa: E402
 import net  # noqa: E402
 import table  # noqa: E402
 
@@ -42,6 +47,30 @@ class Bench:
         self.env = harness.Env(binaries)
         self.binaries, self.smoke = binaries, smoke
         self.ends = net.loopback()
+        self.stack = contextlib.ExitStack()
+
+    def close(self):
+        self.stack.close()
+        self.env.close()
+
+    @functools.cached_property
+    def veth(self):
+        """Two namespaces with a veth of MTU 1500 between them."""
+        return self.stack.enter_context(net.NetPair(1500))
+
+    def veth_gbit(self, verb):
+        self_ends, self.ends = self.ends, tuple(
+            harness.End(addr=net.V4[s], peer=net.V4[s], enter=self.veth.enter(s)) for s in (0, 1))
+        try:
+            return self.gbit(verb, 65536, 500 if self.smoke else 20000, mtu=1024)
+        finally:
+            self.ends = self_ends
+
+    def veth_trains(self, *options):
+        """One process that has its receiver in one namespace and its sender in the other."""
+        sender = f"/proc/{self.veth.holders[1].pid}/ns/net"
+        return self.trains("-m", "1024", "-w", "1024", "--server", net.V4[0], "--client", net.V4[1], "--client-net", sender, *options,
+                           enter=self.veth.enter(0))
 
     def perftest(self, program, options, column, env=None):
         """The figure in `column` of the one row that the client prints."""
@@ -62,15 +91,15 @@ class Bench:
         harness.check_pair(server, client)
         return client
 
-    def program(self, name, *options, env=None):
+    def program(self, name, *options, env=None, enter=()):
         """The JSON line of a program of this folder."""
-        result = harness.run([os.path.join(self.binaries, name), *options], 120, env)
+        result = harness.run([*enter, os.path.join(self.binaries, name), *options], 120, env)
         if result.failed:
             raise harness.Fail(result.show(name))
         return json.loads(result.out.splitlines()[-1])
 
-    def gbit(self, verb, size, count, env=None, options=()):
-        options = ["-s", str(size), "-m", "4096", "-n", str(count), "-N", "--report_gbits", *options]
+    def gbit(self, verb, size, count, env=None, options=(), mtu=4096):
+        options = ["-s", str(size), "-m", str(mtu), "-n", str(count), "-N", "--report_gbits", *options]
         return self.perftest(f"ib_{verb}_bw", options, 1, env)
 
     def captured(self, snap):
@@ -93,9 +122,10 @@ class Bench:
             raise harness.Fail(result.show("iperf3"))
         return json.loads(result.out)["end"]["sum_received"]["bits_per_second"] / 1e9
 
-    def trains(self, *options):
+    def trains(self, *options, enter=()):
         seconds = "0.1" if self.smoke else "1"
-        return self.program("udp_trains", "-s", "65536", "-m", "4096", "-D", seconds, *options)["gbit"]
+        shape = () if "-m" in options else ("-m", "4096")
+        return self.program("udp_trains", "-s", "65536", *shape, "-D", seconds, *options, enter=enter)["gbit"]
 
     def incast(self, buffer):
         seconds = "0.2" if self.smoke else "2"
@@ -219,6 +249,18 @@ SUITES = {
         ("READ, stock / 4 MiB", "1 GiB READ, stock buffer", "1 GiB READ, 4 MiB", (">=", 0.7)),
         ("incast, stock / 4 MiB", "incast 8 to 1, stock buffer", "incast 8 to 1, 4 MiB", (">=", 0.7)),
     )),
+    "veth": ("Gbit/s, MTU 1500", (
+        ("ib_write_bw", lambda b: b.veth_gbit("write")),
+        ("udp trains", lambda b: b.veth_trains()),
+        ("udp trains, copies and CRC", lambda b: b.veth_trains("--full")),
+        ("ib_send_bw", lambda b: b.veth_gbit("send")),
+        ("ib_read_bw", lambda b: b.veth_gbit("read")),
+    ), (
+        ("ib_write_bw / udp trains", "ib_write_bw", "udp trains", None),
+        ("ib_write_bw / udp trains, copies and CRC", "ib_write_bw", "udp trains, copies and CRC", (">=", 0.85)),
+        ("ib_send_bw / udp trains, copies and CRC", "ib_send_bw", "udp trains, copies and CRC", None),
+        ("ib_read_bw / udp trains, copies and CRC", "ib_read_bw", "udp trains, copies and CRC", None),
+    )),
 }
 
 
@@ -260,6 +302,7 @@ def main():
     parser.add_argument("suite", nargs="*", help=f"of {', '.join(SUITES)}; default all")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", metavar="FILE", help="write the result there too")
+    parser.add_argument("--plot", metavar="FILE", help="draw the result: .svg, .png or .pdf")
     parser.add_argument("--smoke", action="store_true", help="one round, tiny counts, nothing judged")
     parser.add_argument("--bin", default=os.path.join(ROOT, "target", "release"), help="where the built programs are")
     args = parser.parse_args()
@@ -273,7 +316,11 @@ def main():
     results = {}
     try:
         for name in args.suite or SUITES:
-            results[name] = measure(bench, name, 1 if args.smoke else args.rounds)
+            try:
+                results[name] = measure(bench, name, 1 if args.smoke else args.rounds)
+            except harness.Skip as why:
+                print(f"bench {name}: skipped: {why}")
+                continue
             if args.smoke:
                 print(f"bench {name}: {len(results[name]['figures'])} programs run")
             else:
@@ -282,7 +329,12 @@ def main():
         print(f"\n{fault}\n  reproduce: bench/run.py {name}{' --smoke' if args.smoke else ''}")
         return 1
     finally:
-        bench.env.close()
+        bench.close()
+    if args.plot:
+        try:
+            plot.draw(results, args.plot)
+        except harness.Skip as why:
+            print(f"bench plot: skipped: {why}")
     if args.json:
         with open(args.json, "w") as f:
             json.dump(results, f, indent=1)

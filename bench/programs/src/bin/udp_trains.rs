@@ -8,6 +8,7 @@
 
 use bench_programs::report;
 use clap::Parser;
+use nix::sched::{CloneFlags, setns};
 use nix::sys::socket::{
     ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg, setsockopt,
     sockopt,
@@ -57,6 +58,9 @@ struct Args {
     /// Address of the sender.
     #[arg(long, default_value = "127.0.0.3")]
     client: IpAddr,
+    /// The sender's network namespace, such as /proc/PID/ns/net.
+    #[arg(long)]
+    client_net: Option<std::path::PathBuf>,
 }
 
 /// What one packet carries beside the payload, and its place in the train buffer.
@@ -229,10 +233,15 @@ fn main() -> io::Result<()> {
         return Err(io::Error::other("the window must hold one message of at least one byte"));
     }
     let server = UdpSocket::bind((args.server, 0))?;
+    if let Some(path) = &args.client_net {
+        // A socket stays in the namespace in which it was made.
+        setns(std::fs::File::open(path)?, CloneFlags::CLONE_NEWNET)?;
+    }
     let client = UdpSocket::bind((args.client, 0))?;
     client.set_nonblocking(true)?;
     setsockopt(&server, sockopt::UdpGroSegment, &true)?;
-    setsockopt(&server, sockopt::RcvBuf, &args.receive_buffer)?;
+    setsockopt(&server, sockopt::RcvBufForce, &args.receive_buffer)
+        .or_else(|_| setsockopt(&server, sockopt::RcvBuf, &args.receive_buffer))?;
     let to = server.local_addr()?;
     let stop = AtomicBool::new(false);
     let (sent, received) = thread::scope(|scope| {
