@@ -118,6 +118,7 @@ impl<M: HostMemory> Device<M> {
                 least_timeout: Span::ZERO,
                 back_off: false,
                 notes: VecDeque::new(),
+                gone: crate::qp::flow::Gone::default(),
                 overrun: Vec::new(),
                 cq_wakes: Vec::new(),
             },

@@ -57,6 +57,8 @@ pub const DEPARTED: Span = Span::from_ms(4500);
 pub const MAX_DEPARTED: usize = 1 << 12;
 /// Questions and answers of flow control that wait to leave; further ones are as if lost.
 pub const MAX_NOTES: usize = 1 << 12;
+/// Datagram peers that were given up and are remembered.
+pub const MAX_GONE: usize = 64;
 /// Hop limit where the application gives none.
 pub const DEFAULT_HOP_LIMIT: u8 = 64;
 /// Packets that may be in flight unacknowledged on a queue pair (fewer than 2^23, transport rules).

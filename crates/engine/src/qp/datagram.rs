@@ -43,6 +43,7 @@ pub(crate) fn receive<M: HostMemory>(
         count!(sh, q.index, rx_wrong_qkey);
         return Ok(());
     }
+    sh.gone.heard(packet.path.source, deth.source_qp);
     let length = packet.payload.len();
     let room = match q.srq {
         None => recv.front_room(),

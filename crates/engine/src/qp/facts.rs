@@ -13,7 +13,7 @@ use crate::device::GidEntry;
 use crate::event::{AsyncEvent, Event};
 use crate::limits;
 use crate::memory::{AtomicOp, HostMemory, MemoryFault, Payload, PdId};
-use crate::qp::flow::Note;
+use crate::qp::flow::{Gone, Note};
 use crate::regions::Regions;
 use crate::slots::Slots;
 use crate::srq::{Srq, SrqId};
@@ -116,6 +116,8 @@ pub(crate) struct Shared<M> {
     pub(crate) flow: bool,
     /// Questions and answers of that kind, about to leave.
     pub(crate) notes: VecDeque<Note>,
+    /// Datagram peers that have been given up.
+    pub(crate) gone: Gone,
     /// Queues that overran in this call: their queue pairs are to fail.
     pub(crate) overrun: Vec<CqId>,
     /// Moderation periods that began in this call.

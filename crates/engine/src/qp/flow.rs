@@ -12,7 +12,8 @@ use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 
 use wire::{
-    Aeth, Bth, Extensions, Instant, Opcode, Operation, Packet, Path, Qpn, Service, Span, Syndrome,
+    Aeth, Bth, Extensions, Gid, Instant, Opcode, Operation, Packet, Path, Qpn, Service, Span,
+    Syndrome,
 };
 
 use crate::attr::QpType;
@@ -53,6 +54,32 @@ pub(crate) enum Takes {
     Unknown,
     Part,
     NoPart,
+}
+
+/// Datagram peers that were given up and have not been heard of since, by address and queue pair:
+/// they are not waited for anew each time that a queue pair comes back to them.
+#[derive(Debug, Default)]
+pub(crate) struct Gone(VecDeque<(Gid, Qpn)>);
+
+impl Gone {
+    fn add(&mut self, gid: Gid, qpn: Qpn) {
+        self.heard(gid, qpn);
+        if self.0.len() >= limits::MAX_GONE {
+            self.0.pop_front();
+        }
+        self.0.push_back((gid, qpn));
+    }
+
+    fn has(&self, gid: Gid, qpn: Qpn) -> bool {
+        self.0.contains(&(gid, qpn))
+    }
+
+    /// A queue pair has sent something.
+    pub(crate) fn heard(&mut self, gid: Gid, qpn: Qpn) {
+        if !self.0.is_empty() {
+            self.0.retain(|gone| *gone != (gid, qpn));
+        }
+    }
 }
 
 /// A question or an answer about to leave.
@@ -317,6 +344,9 @@ impl Requester {
             if takes == Takes::Unknown {
                 sh.windows.set_takes(q.peer, Takes::NoPart);
             }
+            if let Some((path, dest)) = self.flow.target {
+                sh.gone.add(path.destination, dest);
+            }
             return;
         }
         self.ask(q, sh);
@@ -353,6 +383,7 @@ impl QueuePair {
         let Some(mut path) = path else { return };
         path.source_port = wire::flow::datagram_source_port(self.facts.qpn);
         self.requester.flow.target = Some((path, next.dest_qp));
+        self.requester.flow.free = sh.gone.has(next.av.dgid, next.dest_qp);
         self.facts.peer = sh.windows.join(next.av.dgid);
         self.joined = true;
     }
@@ -369,6 +400,7 @@ impl QueuePair {
         let Some(aeth) = packet.ext.aeth.filter(|_| unreliable && sh.flow) else {
             return count!(sh, q.index, rx_wrong_opcode);
         };
+        sh.gone.heard(packet.path.source, Qpn::new(aeth.msn.get()));
         if !packet.bth.ack_request {
             return self.requester.flow_told(q, sh, now, packet);
         }

@@ -214,6 +214,36 @@ fn a_datagram_queue_pair_follows_its_target() {
     assert_eq!(sent(&mut b).0, 0);
 }
 
+/// One that has been given up is sent to at once when its turn comes again, and waited for again
+/// when it has been heard of.
+#[test]
+fn a_datagram_peer_that_was_given_up_holds_others_up_once() {
+    let mut b = bench(QpType::Ud);
+    let peer = b.peer;
+    let mut other = to_peer(crate::pair::setup::gid(7));
+    other.dest_qp = Qpn::new(0x77);
+    let burst = |b: &mut Bench| {
+        for n in 0..300 {
+            post(b, n, SendOp::Send, 1000, to_peer(peer)).expect("a good request");
+        }
+        post(b, 1000, SendOp::Send, 1000, other).expect("a good request");
+    };
+    burst(&mut b);
+    let (first, _) = sent(&mut b);
+    assert!(first < 300);
+    b.advance(Span::from_ms(2000));
+    assert!(b.sends().iter().any(|done| done.starts_with("1000 ")), "the wait has an end");
+    burst(&mut b);
+    assert_eq!(sent(&mut b), (301, Vec::new()), "nobody waits again");
+    // It speaks: the next burst is told how many it takes.
+    b.recv(1, 4096);
+    let made = b.packet(Operation::SendOnly, 0xABC).data(100);
+    b.inject(made);
+    b.sends();
+    burst(&mut b);
+    assert!(sent(&mut b).0 < 300);
+}
+
 #[test]
 fn what_is_asked_is_answered() {
     for service in [QpType::Uc, QpType::Ud] {
