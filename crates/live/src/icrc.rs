@@ -97,29 +97,70 @@ pub(crate) enum Verdict {
     Refused,
 }
 
-/// Sources remembered; more share places.
-const SOURCES: usize = 256;
 /// A source that has started so many trains at identification 0 in a row is one that always does.
 const TRUST_AFTER: u8 = 16;
-/// So many wrong ICRCs in a row end that: another sender may have taken the address.
+/// So many refused packets in a row end that: another sender may have taken the address. Damaged
+/// ones in between begin the count again, so that nobody who sends those can end it.
 const DISTRUST_AFTER: u8 = 8;
+/// Addresses remembered: so many sets, and places in each.
+const SETS: usize = 64;
+const WAYS: usize = 8;
+/// Addresses and ports whose last identification is remembered; more share places.
+const PORTS: usize = 256;
 
-/// What is known of the identifications of one source address and port.
+/// What is known of the identifications of one source address.
 #[derive(Clone, Copy, Default)]
 struct Source {
     address: u32,
-    port: u16,
-    last_ident: u16,
     /// Expected identifications seen since the last unexpected one.
     expected: u8,
-    /// Wrong ICRCs since the last right one.
-    wrong: u8,
+    /// Refused packets since the last one of another kind.
+    refused: u8,
+}
+
+/// The sources: those that are heard of often come to stand in front, and a new one takes the last
+/// place of its set. Only a packet whose ICRC is right brings one in: what anybody can write on a
+/// packet changes nothing.
+struct Sources(Box<[[Source; WAYS]; SETS]>);
+
+impl Sources {
+    fn set(&mut self, address: u32) -> &mut [Source; WAYS] {
+        let place = address.wrapping_mul(0x9E37_79B1) >> 26;
+        &mut self.0[place as usize % SETS]
+    }
+
+    fn find(&mut self, address: u32) -> Option<&mut Source> {
+        let set = self.set(address);
+        let at = set.iter().position(|source| source.address == address)?;
+        set.swap(at, at.saturating_sub(1));
+        set.get_mut(at.saturating_sub(1))
+    }
+
+    fn find_or_add(&mut self, address: u32) -> &mut Source {
+        let known = self.set(address).iter().any(|source| source.address == address);
+        if !known {
+            self.set(address)[WAYS - 1] = Source { address, ..Source::default() };
+        }
+        let set = self.set(address);
+        let at = set.iter().position(|source| source.address == address).unwrap_or(WAYS - 1);
+        set.swap(at, at.saturating_sub(1));
+        &mut set[at.saturating_sub(1)]
+    }
+}
+
+/// The last identification that came from an address and port.
+#[derive(Clone, Copy, Default)]
+struct Last {
+    address: u32,
+    port: u16,
+    ident: u16,
 }
 
 /// Checks received ICRCs.
 pub(crate) struct Checker {
     states: States,
-    sources: Box<[Source; SOURCES]>,
+    sources: Sources,
+    last: Box<[Last; PORTS]>,
     /// Identification and flags of the last packet that had others than the expected ones.
     solved: Option<(u16, u16)>,
 }
@@ -128,7 +169,8 @@ impl Checker {
     pub(crate) fn new() -> Self {
         Self {
             states: States::new(),
-            sources: Box::new([Source::default(); SOURCES]),
+            sources: Sources(Box::new([[Source::default(); WAYS]; SETS])),
+            last: Box::new([Last::default(); PORTS]),
             solved: None,
         }
     }
@@ -143,11 +185,12 @@ impl Checker {
             Flow::V6(..) if computed == stored => Verdict::Right,
             Flow::V6(..) => Verdict::Wrong,
             Flow::V4(source, _, port) => {
-                let source = self.source(source, port);
+                let address = source.to_bits();
                 if computed == stored {
-                    source.last_ident = index;
+                    self.came(address, port, index);
+                    let source = self.sources.find_or_add(address);
                     source.expected = source.expected.saturating_add(1);
-                    source.wrong = 0;
+                    source.refused = 0;
                     return Verdict::Right;
                 }
                 if strict {
@@ -157,13 +200,48 @@ impl Checker {
                 // state comes out exclusive-ored.
                 let solved = solve_ipv4_ident(computed, stored, BEHIND_IDENT + body.len());
                 let solved = solved.map(|(ident, flags)| (ident ^ index, flags));
-                let verdict = source.judge(solved);
-                if matches!(verdict, Verdict::Right | Verdict::Solved) {
-                    self.solved = solved;
-                }
-                verdict
+                self.judge(address, port, solved)
             }
         }
+    }
+
+    /// Judges a packet whose ICRC is right with an identification other than that expected, or not
+    /// at all.
+    fn judge(&mut self, address: u32, port: u16, solved: Option<(u16, u16)>) -> Verdict {
+        let Some((ident, flags)) = solved else {
+            if let Some(source) = self.sources.find(address) {
+                source.refused = 0;
+            }
+            return Verdict::Wrong;
+        };
+        let last = self.last[place(address, port)];
+        let next = last.ident.wrapping_add(1);
+        let follows = (last.address, last.port, next) == (address, port, ident);
+        // A train that a NIC has cut: each packet comes alone and counts up. Or a running count.
+        let expected = flags == DONT_FRAGMENT && (ident == 0 || follows);
+        let source = self.sources.find(address);
+        let trusted = source.as_ref().is_some_and(|source| source.expected >= TRUST_AFTER);
+        if let Some(source) = source.filter(|_| trusted && !expected) {
+            source.refused = source.refused.saturating_add(1);
+            if source.refused >= DISTRUST_AFTER {
+                source.expected = 0;
+            }
+            return Verdict::Refused;
+        }
+        self.came(address, port, ident);
+        let source = self.sources.find_or_add(address);
+        source.refused = 0;
+        self.solved = solved;
+        if expected {
+            return Verdict::Right;
+        }
+        source.expected = 0;
+        Verdict::Solved
+    }
+
+    /// Notes the identification of a packet that was right.
+    fn came(&mut self, address: u32, port: u16, ident: u16) {
+        self.last[place(address, port)] = Last { address, port, ident };
     }
 
     /// Identification and flags of the packet last checked, if they were not the expected ones and
@@ -171,46 +249,11 @@ impl Checker {
     pub(crate) fn take_solved(&mut self) -> Option<(u16, u16)> {
         self.solved.take()
     }
-
-    fn source(&mut self, address: Ipv4Addr, port: u16) -> &mut Source {
-        let address = address.to_bits();
-        let place = (address ^ u32::from(port)).wrapping_mul(0x9E37_79B1) >> 24;
-        let source = &mut self.sources[place as usize % SOURCES];
-        if source.address != address || source.port != port {
-            *source = Source { address, port, ..Source::default() };
-        }
-        source
-    }
 }
 
-impl Source {
-    fn judge(&mut self, solved: Option<(u16, u16)>) -> Verdict {
-        let trusted = self.expected >= TRUST_AFTER;
-        match solved {
-            // A train that a NIC has cut: each packet comes alone and counts up. Or a running
-            // count.
-            Some((ident, DONT_FRAGMENT))
-                if ident == 0 || ident == self.last_ident.wrapping_add(1) =>
-            {
-                self.last_ident = ident;
-                self.wrong = 0;
-                Verdict::Right
-            }
-            Some((ident, _)) if !trusted => {
-                self.last_ident = ident;
-                self.expected = 0;
-                self.wrong = 0;
-                Verdict::Solved
-            }
-            _ => {
-                self.wrong = self.wrong.saturating_add(1);
-                if self.wrong >= DISTRUST_AFTER {
-                    self.expected = 0;
-                }
-                if solved.is_some() { Verdict::Refused } else { Verdict::Wrong }
-            }
-        }
-    }
+fn place(address: u32, port: u16) -> usize {
+    let hash = (address ^ u32::from(port)).wrapping_mul(0x9E37_79B1) >> 24;
+    hash as usize % PORTS
 }
 
 #[cfg(test)]

@@ -64,3 +64,49 @@ fn a_peer_with_expected_identifications_is_held_to_them_until_it_is_another_peer
     }
     assert_eq!(checker.check(FLOW, &packet(2000, 64, true), 0, false), Verdict::Solved);
 }
+
+/// The same peer with damaged packets among its own, on any port.
+#[test]
+fn damaged_packets_do_not_end_a_peers_trust() {
+    let mut checker = Checker::new();
+    for _ in 0..TRUST_AFTER {
+        assert_eq!(checker.check(FLOW, &packet(0, 64, true), 0, false), Verdict::Right);
+    }
+    let Flow::V4(source, target, _) = FLOW else { unreachable!() };
+    let mut refused = 0;
+    for n in 0..200_000_u32 {
+        let port = 0x8000 | n as u16;
+        let mut bytes = packet(0, 64, true);
+        bytes[8..12].copy_from_slice(&n.wrapping_mul(0x9E37_79B1).to_le_bytes());
+        bytes[12] ^= 0x55;
+        match checker.check(Flow::V4(source, target, port), &bytes, 0, false) {
+            Verdict::Wrong => {}
+            Verdict::Refused => refused += 1,
+            other => panic!("damaged packet {n} is {other:?}"),
+        }
+    }
+    assert!(refused > 0, "none that an identification would explain: the test shows nothing");
+    assert_eq!(checker.check(FLOW, &packet(900, 64, true), 0, false), Verdict::Refused);
+}
+
+/// Whoever sends from many addresses does not make it forget those that it hears of often.
+#[test]
+fn many_senders_do_not_displace_a_peer() {
+    let mut checker = Checker::new();
+    let from = |checker: &mut Checker, source: u32| {
+        let source = Ipv4Addr::from(source);
+        let flow = Flow::V4(source, Ipv4Addr::LOCALHOST, 0xC000);
+        let mut bytes = vec![1; 40];
+        seal(&mut States::new(), flow, 0, &mut bytes);
+        assert_eq!(checker.check(flow, &bytes, 0, false), Verdict::Right);
+    };
+    let peer = 0xC000_0201;
+    for n in 0..5000 {
+        from(&mut checker, 0x0A00_0000 + n);
+        if n % 4 == 0 {
+            from(&mut checker, peer);
+        }
+    }
+    let source = checker.sources.find(peer).expect("it is known");
+    assert_eq!(source.expected, u8::MAX);
+}

@@ -119,7 +119,8 @@ impl Opcode {
     /// Congestion notification packet of RoCEv2.
     pub const CNP: Self = Self(0x81);
     /// Flow control of unreliable services: a question if it asks for an acknowledgement, else an
-    /// answer. The AETH has the number of the queue pair that speaks in place of the message count.
+    /// answer. The DETH has the number of the queue pair that speaks, and in a question the Q_Key
+    /// of the datagrams that it is about.
     pub const FLOW: Self = Self(0xF1);
 
     /// The opcode of an operation on a service.
@@ -163,7 +164,7 @@ impl Opcode {
         let Some(op) = self.operation() else { return None };
         let own = op.headers();
         Some(match self.service() {
-            Some(Service::Ud) => own.union(HeaderSet::DETH),
+            Some(Service::Ud | Service::Flow) => own.union(HeaderSet::DETH),
             Some(Service::Xrc) if op.is_request() => own.union(HeaderSet::XRCETH),
             _ => own,
         })

@@ -121,8 +121,7 @@ impl Requester {
         }
         ext.xrc_srq = wqe.srq;
         if let Some(d) = self.queue.datagram(wqe) {
-            let qkey = if d.qkey.get() >> 31 != 0 { q.qkey } else { d.qkey };
-            ext.deth = Some(Deth { qkey, source_qp: q.qpn });
+            ext.deth = Some(Deth { qkey: q.key_of(d), source_qp: q.qpn });
             bth.dest_qp = d.dest_qp;
         }
         bth.pkey = PKey::DEFAULT;

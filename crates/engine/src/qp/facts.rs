@@ -18,7 +18,7 @@ use crate::regions::Regions;
 use crate::slots::Slots;
 use crate::srq::{Srq, SrqId};
 use crate::window::Windows;
-use crate::work::{Access, Completion, WcStatus};
+use crate::work::{Access, Completion, Datagram, WcStatus};
 
 /// What both sides of a queue pair know of it.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +58,11 @@ impl Facts {
     /// How long an owed ACK may wait for company: not at all where none will come.
     pub(crate) fn ack_delay<M>(&self, sh: &Shared<M>) -> Span {
         if self.kind == QpType::XrcRecv { Span::ZERO } else { sh.ack_delay }
+    }
+
+    /// The key that a datagram carries: a request's with its top bit set means the queue pair's own.
+    pub(crate) fn key_of(&self, datagram: &Datagram) -> wire::QKey {
+        if datagram.qkey.get() >> 31 != 0 { self.qkey } else { datagram.qkey }
     }
 
     /// A header towards the connected peer.

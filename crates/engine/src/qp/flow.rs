@@ -12,8 +12,8 @@ use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 
 use wire::{
-    Aeth, Bth, Extensions, Gid, Instant, Opcode, Operation, Packet, Path, Qpn, Service, Span,
-    Syndrome,
+    Aeth, Bth, Deth, Extensions, Gid, Instant, Opcode, Operation, Packet, Path, QKey, Qpn, Service,
+    Span, Syndrome,
 };
 
 use crate::attr::QpType;
@@ -90,7 +90,15 @@ pub(crate) struct Note {
 }
 
 impl Note {
-    fn new(path: Path, (from, to): (Qpn, Qpn), ask: bool, seq: wire::Psn, credits: u8) -> Self {
+    /// From a queue pair to another; a question if it has a key, which is that of the datagrams that
+    /// it is about.
+    fn new(
+        path: Path,
+        (from, to): (Qpn, Qpn),
+        ask: Option<QKey>,
+        seq: wire::Psn,
+        credits: u8,
+    ) -> Self {
         let bth = Bth {
             opcode: Opcode::new(Service::Flow, Operation::Acknowledge),
             solicited: false,
@@ -99,12 +107,12 @@ impl Note {
             fecn: false,
             becn: false,
             dest_qp: to,
-            ack_request: ask,
+            ack_request: ask.is_some(),
             psn: seq,
         };
-        // The number of the queue pair that speaks stands where acknowledgements count messages.
-        let aeth = Aeth { syndrome: Syndrome::Ack(credits), msn: wire::Msn::new(from.get()) };
-        let ext = Extensions { aeth: Some(aeth), ..Extensions::default() };
+        let aeth = Some(Aeth { syndrome: Syndrome::Ack(credits), msn: wire::Msn::default() });
+        let deth = Some(Deth { qkey: ask.unwrap_or_default(), source_qp: from });
+        let ext = Extensions { aeth, deth, ..Extensions::default() };
         Self { path, draft: Draft { bth, ext, length: 0, again: false } }
     }
 }
@@ -112,8 +120,8 @@ impl Note {
 /// What a sender knows of its flow.
 #[derive(Debug)]
 pub(crate) struct Flow {
-    /// Whom a datagram queue pair sends to, as long as it is one and the same.
-    target: Option<(Path, Qpn)>,
+    /// Whom a datagram queue pair sends to, as long as it is one and the same, and with which key.
+    target: Option<(Path, Qpn, QKey)>,
     /// Questions that wait for an answer: the sequence behind which, and the messages before it.
     asks: VecDeque<(u64, u64)>,
     /// Cost, and messages, sent since the last question.
@@ -248,20 +256,24 @@ impl Requester {
         }
     }
 
+    /// Whom the flow is towards.
+    fn flow_target(&self, q: &Facts) -> Option<(Path, Qpn, QKey)> {
+        q.path.map(|path| (path, q.dest_qp, QKey::default())).or(self.flow.target)
+    }
+
     /// Asks behind all that has been sent.
     fn ask<M>(&mut self, q: &Facts, sh: &mut Shared<M>) {
         self.ask_behind(q, sh, self.nxt);
     }
 
     fn ask_behind<M>(&mut self, q: &Facts, sh: &mut Shared<M>, end: u64) {
-        let to = q.path.map(|path| (path, q.dest_qp)).or(self.flow.target);
-        let Some((path, dest)) = to else { return };
+        let Some((path, dest, key)) = self.flow_target(q) else { return };
         let psn = wire::Psn::from_seq(end - 1);
         let flow = &mut *self.flow;
         flow.asks.push_back((end, flow.messages));
         (flow.unasked, flow.since) = (0, 0);
         sh.counters.tx_flow_asks += 1;
-        sh.note(Note::new(path, (q.qpn, dest), true, psn, wire::aeth::NO_CREDITS));
+        sh.note(Note::new(path, (q.qpn, dest), Some(key), psn, wire::aeth::NO_CREDITS));
     }
 
     /// The peer has told how far it has come.
@@ -270,15 +282,15 @@ impl Requester {
         q: &Facts,
         sh: &mut Shared<M>,
         now: Instant,
+        from: Qpn,
         packet: &Packet<Payload<'_>>,
     ) {
-        let Some(Aeth { syndrome: Syndrome::Ack(credits), msn }) = packet.ext.aeth else {
+        let Some(Aeth { syndrome: Syndrome::Ack(credits), .. }) = packet.ext.aeth else {
             return count!(sh, q.index, rx_stale_ack);
         };
-        let target = q.path.map(|path| (path, q.dest_qp)).or(self.flow.target);
-        let known = target.is_some_and(|(path, dest)| {
-            path.destination == packet.path.source && dest.get() == msn.get()
-        });
+        let known = self
+            .flow_target(q)
+            .is_some_and(|(path, dest, _)| path.destination == packet.path.source && dest == from);
         let end = packet.bth.psn.expand(self.nxt) + 1;
         let place = self.flow.asks.iter().position(|&(of, _)| of == end).filter(|_| known);
         let Some(place) = place else {
@@ -369,10 +381,10 @@ impl QueuePair {
         let (cursor, nxt) = (self.requester.cursor, self.requester.nxt);
         let next = self.requester.queue.next_datagram(cursor, nxt).copied();
         let Some(next) = next else { return };
-        let same =
-            self.requester.flow.target.is_some_and(|(path, dest)| {
-                path.destination == next.av.dgid && dest == next.dest_qp
-            });
+        let key = self.facts.key_of(&next);
+        let same = self.requester.flow.target.is_some_and(|(path, dest, of)| {
+            path.destination == next.av.dgid && (dest, of) == (next.dest_qp, key)
+        });
         if same {
             return;
         }
@@ -382,7 +394,7 @@ impl QueuePair {
         let path = path_of(&sh.gids, &next.av).filter(|_| next.dest_qp != Qpn::MULTICAST);
         let Some(mut path) = path else { return };
         path.source_port = wire::flow::datagram_source_port(self.facts.qpn);
-        self.requester.flow.target = Some((path, next.dest_qp));
+        self.requester.flow.target = Some((path, next.dest_qp, key));
         self.requester.flow.free = sh.gone.has(next.av.dgid, next.dest_qp);
         self.facts.peer = sh.windows.join(next.av.dgid);
         self.joined = true;
@@ -397,12 +409,16 @@ impl QueuePair {
     ) {
         let q = &self.facts;
         let unreliable = matches!(q.kind, QpType::Uc | QpType::Ud);
-        let Some(aeth) = packet.ext.aeth.filter(|_| unreliable && sh.flow) else {
+        let Some(deth) = packet.ext.deth.filter(|_| unreliable && sh.flow) else {
             return count!(sh, q.index, rx_wrong_opcode);
         };
-        sh.gone.heard(packet.path.source, Qpn::new(aeth.msn.get()));
+        sh.gone.heard(packet.path.source, deth.source_qp);
         if !packet.bth.ack_request {
-            return self.requester.flow_told(q, sh, now, packet);
+            return self.requester.flow_told(q, sh, now, deth.source_qp, packet);
+        }
+        if q.kind == QpType::Ud && deth.qkey != q.qkey {
+            // Who may not send to it learns nothing of it either.
+            return count!(sh, q.index, rx_wrong_qkey);
         }
         sh.counters.rx_accepted += 1;
         sh.counters.rx_flow_asks += 1;
@@ -418,8 +434,7 @@ impl QueuePair {
             source_port: wire::flow::datagram_source_port(q.qpn),
             ..packet.path
         });
-        let to = Qpn::new(aeth.msn.get());
         let credits = wire::aeth::credit_code(ready);
-        sh.note(Note::new(path, (q.qpn, to), false, packet.bth.psn, credits));
+        sh.note(Note::new(path, (q.qpn, deth.source_qp), None, packet.bth.psn, credits));
     }
 }

@@ -2,7 +2,7 @@
 //! more. A question is an `Acknowledge` that asks, of the opcode that only this project knows.
 
 use engine::{QpType, Remote, SendData, SendFlags, SendOp, SendRequest, Sge};
-use wire::{Opcode, Operation, Packet, Qpn, Span, Syndrome};
+use wire::{Deth, Opcode, Operation, Packet, QKey, Qpn, Span, Syndrome};
 
 use super::datagram::{post, to_peer};
 use crate::pair::bench::{Bench, LOCAL, Made, PEER_QP, THERE};
@@ -32,7 +32,7 @@ fn sent(b: &mut Bench) -> (usize, Vec<u32>) {
     let packets = b.sent();
     for (i, packet) in packets.iter().enumerate().filter(|(_, packet)| is_flow(packet)) {
         assert!(packet.bth.ack_request, "nobody has asked");
-        assert_eq!(packet.ext.aeth.expect("it has one").msn.get(), b.qp.get());
+        assert_eq!(packet.ext.deth.expect("it has one").source_qp, b.qp);
         let data = packets[..i].iter().rev().find(|packet| !is_flow(packet));
         assert!(
             data.is_none_or(|data| data.bth.psn.get() >= packet.bth.psn.get()),
@@ -45,9 +45,10 @@ fn sent(b: &mut Bench) -> (usize, Vec<u32>) {
 
 /// The peer tells.
 fn tell(b: &Bench, psn: u32, credits: u8) -> Made {
-    let mut made = b.packet(Operation::SendOnly, psn).aeth(Syndrome::Ack(credits), PEER_QP.get());
+    let mut made = b.packet(Operation::SendOnly, psn).aeth(Syndrome::Ack(credits), 0);
     made.0.bth.opcode = Opcode::FLOW;
-    made.0.ext.deth = None;
+    let key = made.0.ext.deth.map_or(QKey::default(), |deth| deth.qkey);
+    made.0.ext.deth = Some(Deth { qkey: key, source_qp: PEER_QP });
     made
 }
 
@@ -259,7 +260,8 @@ fn what_is_asked_is_answered() {
         assert!(is_flow(&answers[0]) && !bth.ack_request);
         assert_eq!((bth.dest_qp, bth.psn.get()), (PEER_QP, 0xABC));
         // Nine are ready: code 6 stands for eight.
-        assert_eq!((aeth.syndrome, aeth.msn.get()), (Syndrome::Ack(6), b.qp.get()));
+        let deth = answers[0].ext.deth.expect("it has one");
+        assert_eq!((aeth.syndrome, deth.source_qp), (Syndrome::Ack(6), b.qp));
         assert_eq!(answers[0].path.destination, b.peer);
     }
 }
@@ -277,7 +279,16 @@ fn nobody_else_asks_or_answers() {
     made.0.path.source = crate::pair::setup::gid(7);
     assert!(b.answer(made).is_empty());
     assert_eq!(b.counter("rx_wrong_address"), 1);
+    // A datagram queue pair is asked by those who know its key only.
+    let mut b = bench(QpType::Ud);
+    let mut made = ask(&b, 200);
+    made.0.ext.deth = Some(Deth { qkey: QKey::new(0x666), source_qp: PEER_QP });
+    assert!(b.answer(made).is_empty());
+    assert_eq!(b.counter("rx_wrong_qkey"), 1);
+    let made = ask(&b, 200);
+    assert_eq!(b.answer(made).len(), 1);
     // As after creation: everything leaves.
+    let mut b = bench(QpType::Uc);
     b.host.device.set_flow(false);
     let made = ask(&b, 200);
     assert!(b.answer(made).is_empty());

@@ -1,0 +1,137 @@
+//! What of the running traffic can be seen: the newest packets of each kind towards each queue
+//! pair, with the numbers that make a forgery look right. They are looked at through a packet
+//! socket that is open for a moment only, so that the flood itself does not pass through it.
+
+use std::collections::HashSet;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, recv, socket};
+
+use crate::packet::{BTH, Flow, ICRC, PORT, u24};
+
+/// Bytes of each packet that are kept: all headers.
+const SNAP: usize = 96;
+/// Packets that are remembered, the oldest are replaced.
+const MOST: usize = 512;
+/// A look takes at most this long, and this many packets.
+const LOOK: Duration = Duration::from_micros(1500);
+const PACKETS: usize = 64;
+
+/// A packet as it was seen.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) flow: Flow,
+    /// Headers from the BTH on; then what there was of the payload.
+    pub(crate) head: Vec<u8>,
+    /// Bytes from the BTH through the ICRC, as far as they are known: a train comes in one piece.
+    pub(crate) len: usize,
+}
+
+impl Seen {
+    pub(crate) fn opcode(&self) -> u8 {
+        self.head[0]
+    }
+
+    pub(crate) fn qpn(&self) -> u32 {
+        u24(&self.head, 5)
+    }
+
+    /// Reads a packet from its IP header on; `None` if it does not go to the RoCE port. `of`: the
+    /// bytes that were on the wire.
+    fn read(bytes: &[u8], of: usize) -> Option<Self> {
+        let (source, target, at): (IpAddr, IpAddr, usize) = match bytes.first()? >> 4 {
+            4 if bytes.get(9) == Some(&17) => {
+                let ip = |at: usize| Some(Ipv4Addr::from(*bytes[at..].first_chunk::<4>()?));
+                (ip(12)?.into(), ip(16)?.into(), usize::from(bytes[0] & 15) * 4)
+            }
+            6 if bytes.get(6) == Some(&17) => {
+                let ip = |at: usize| Some(Ipv6Addr::from(*bytes.get(at..)?.first_chunk::<16>()?));
+                (ip(8)?.into(), ip(24)?.into(), 40)
+            }
+            _ => return None,
+        };
+        let udp = bytes.get(at..at + 8)?;
+        let port = |i: usize| u16::from_be_bytes([udp[i], udp[i + 1]]);
+        let head = bytes.get(at + 8..)?;
+        if port(2) != PORT || head.len() < BTH + ICRC {
+            return None;
+        }
+        let flow = Flow { source, target, source_port: port(0) };
+        let len = (of - at - 8).min(4096 + 64).next_multiple_of(4);
+        Some(Self { flow, head: head[..head.len().min(SNAP)].to_vec(), len })
+    }
+}
+
+/// What has been seen so far.
+#[derive(Default)]
+pub(crate) struct Traffic {
+    pub(crate) packets: Vec<Seen>,
+    next: usize,
+    /// Numbers of the queue pairs that packets have gone to.
+    pub(crate) qpns: HashSet<u32>,
+    pub(crate) looks: u64,
+}
+
+impl Traffic {
+    /// Looks at what passes now. `own`: source ports of the flood itself.
+    pub(crate) fn look(&mut self, own: &HashSet<u16>) -> io::Result<()> {
+        let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+        let kind = SockType::Datagram;
+        let tap = socket(AddressFamily::Packet, kind, flags, SockProtocol::EthAll)?;
+        let (start, mut bytes) = (Instant::now(), [0_u8; 2048]);
+        let mut taken = 0;
+        self.looks += 1;
+        while taken < PACKETS && start.elapsed() < LOOK {
+            match recv(tap.as_raw_fd(), &mut bytes, nix::sys::socket::MsgFlags::MSG_TRUNC) {
+                Ok(of) => {
+                    let seen = Seen::read(&bytes[..of.min(bytes.len())], of);
+                    if let Some(seen) = seen.filter(|s| !own.contains(&s.flow.source_port)) {
+                        taken += 1;
+                        self.add(seen);
+                    }
+                }
+                Err(nix::errno::Errno::EAGAIN) => std::thread::yield_now(),
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, seen: Seen) {
+        self.qpns.insert(seen.qpn());
+        if self.packets.len() < MOST {
+            self.packets.push(seen);
+        } else {
+            self.packets[self.next] = seen;
+            self.next = (self.next + 1) % MOST;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_to_the_roce_port_are_read() {
+        let mut bytes = vec![0; 20 + 8 + 30];
+        (bytes[0], bytes[9]) = (0x45, 17);
+        bytes[12..16].copy_from_slice(&[127, 0, 0, 3]);
+        bytes[16..20].copy_from_slice(&[127, 0, 0, 2]);
+        bytes[20..24].copy_from_slice(&[0xC0, 1, 0x12, 0xB7]);
+        bytes[28] = 0x0A;
+        bytes[33..36].copy_from_slice(&[1, 2, 3]);
+        let seen = Seen::read(&bytes, 58).unwrap();
+        assert_eq!((seen.opcode(), seen.qpn(), seen.len), (0x0A, 0x010203, 32));
+        assert_eq!(seen.flow.source_port, 0xC001);
+        assert_eq!(seen.flow.source, IpAddr::from([127, 0, 0, 3]));
+        for end in 0..44 {
+            assert!(Seen::read(&bytes[..end], end).is_none(), "{end}");
+        }
+        bytes[23] = 0;
+        assert!(Seen::read(&bytes, 58).is_none());
+    }
+}
