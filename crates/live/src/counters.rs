@@ -51,6 +51,8 @@ engine::counter_table! {
             faults_tx_marked,
         }
         drops {
+            /// Packets for a slot of queue pair numbers that no process has; they came behind others.
+            rx_nobodys,
             /// Packets for another process that could not be sent on to it.
             rx_strays_lost,
             /// Packets with a wrong ICRC.
@@ -67,7 +69,7 @@ engine::counter_table! {
             rx_malformed,
         }
         losses {
-            /// Packets dropped by the kernel because the receive buffer was full.
+            /// Messages dropped by the kernel because the receive buffer was full.
             rx_kernel_drops,
             /// Packets that the kernel refused (no route, not permitted, too long).
             tx_refused,

@@ -186,7 +186,7 @@ impl Nic {
 
     /// What the link has counted.
     pub fn link_counters(&self) -> LinkCounters {
-        self.shared.lock().map_or_else(LinkCounters::default, |state| *state.link_counters())
+        self.shared.lock().map_or_else(LinkCounters::default, |mut s| *s.link_counters())
     }
 
     /// Runs `f` on the device, then sends what there is to send and delivers events. `f` must not

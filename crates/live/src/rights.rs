@@ -154,6 +154,19 @@ pub(crate) fn lock_byte(file: BorrowedFd<'_>, byte: u8, take: bool) -> bool {
     result == 0
 }
 
+/// Whether another process has the lock on one byte of a file.
+pub(crate) fn is_byte_locked(file: BorrowedFd<'_>, byte: u8) -> bool {
+    // SAFETY: plain old data for which all zeros are a value.
+    let mut lock: libc::flock = unsafe { zeroed() };
+    lock.l_type = libc::F_WRLCK as _;
+    lock.l_whence = libc::SEEK_SET as _;
+    lock.l_start = byte.into();
+    lock.l_len = 1;
+    // SAFETY: the pointer is to `lock`, which outlives the call; the kernel writes it.
+    let result: c_int = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLK, &raw mut lock) };
+    result == 0 && c_int::from(lock.l_type) != libc::F_UNLCK
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
@@ -223,6 +236,7 @@ mod tests {
         for byte in [0, 63, 255] {
             assert!(lock_byte(file.as_fd(), byte, true));
             assert!(lock_byte(file.as_fd(), byte, true), "locks are of the process");
+            assert!(!is_byte_locked(file.as_fd(), byte), "only others' are told of");
             assert!(lock_byte(file.as_fd(), byte, false));
         }
     }

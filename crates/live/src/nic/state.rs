@@ -42,8 +42,8 @@ impl State {
         (&mut self.device, &mut self.link)
     }
 
-    pub(super) fn link_counters(&self) -> &LinkCounters {
-        &self.link.counters
+    pub(super) fn link_counters(&mut self) -> &LinkCounters {
+        self.link.count()
     }
 
     /// When the next step is due.

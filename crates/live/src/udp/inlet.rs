@@ -55,6 +55,8 @@ pub(super) enum Whose<'a> {
     SentOn(Origin, &'a [u8]),
     /// For a slot of another process; it is to be sent on as this.
     Another(Vec<u8>),
+    /// For a slot that no process has.
+    Nobodys,
 }
 
 enum Source {
@@ -335,11 +337,27 @@ impl Inlet {
         }
     }
 
+    /// Takes over the kernel's count of drops; how many are new.
+    pub(super) fn dropped(&mut self, count: u32) -> u64 {
+        let more = count.wrapping_sub(self.kernel_drops);
+        self.kernel_drops = count;
+        more.into()
+    }
+
+    /// How many messages the kernel has dropped since this was last known.
+    pub(super) fn look_for_drops(&mut self) -> u64 {
+        socket_drops(self.as_fd()).map_or(0, |count| self.dropped(count))
+    }
+
     /// Whose a packet is that came here.
     pub(super) fn whose<'a>(&self, origin: &Origin, packet: &'a [u8]) -> Whose<'a> {
         let Source::Slot(set, _, ours) = &self.source else { return Whose::Ours };
-        if stray::slot(packet).is_some_and(|slot| ours & (1 << slot) == 0) {
-            return Whose::Another(stray::wrap(set.secret(), origin, packet));
+        if let Some(slot) = stray::slot(packet).filter(|slot| ours & (1 << slot) == 0) {
+            // Nothing is done for what nobody waits for: a flood of it costs little.
+            return match set.is_claimed(slot) {
+                true => Whose::Another(stray::wrap(set.secret(), origin, packet)),
+                false => Whose::Nobodys,
+            };
         }
         match stray::unwrap(set.secret(), origin, packet) {
             Some((origin, packet)) => Whose::SentOn(origin, packet),

@@ -55,6 +55,19 @@ impl Receiver {
 }
 
 impl UdpLink {
+    /// What has been counted. The kernel tells of its drops with the next message that it could
+    /// take; who asks is told of those since then too.
+    pub(crate) fn count(&mut self) -> &LinkCounters {
+        for inlet in &mut self.inlets.all {
+            let more = inlet.look_for_drops();
+            self.counters.rx_kernel_drops += more;
+            if let Some(tap) = self.receiver.gate.tap.as_mut().filter(|_| more > 0) {
+                tap.kernel_dropped(more);
+            }
+        }
+        &self.counters
+    }
+
     /// Takes what has arrived, at most one batch from each socket, and hands the packets to `sink`;
     /// how many messages there were. With `everywhere` unset, sockets that have long been quiet
     /// are looked at only now and then. Where there are to be faults packets wait for
@@ -117,9 +130,8 @@ impl Receiver {
         let (message, bytes) = self.inbox.message(index);
         counters.rx_messages += 1;
         if let Some(dropped) = message.dropped {
-            let more = u64::from(dropped.wrapping_sub(inlet.kernel_drops));
+            let more = inlet.dropped(dropped);
             counters.rx_kernel_drops += more;
-            inlet.kernel_drops = dropped;
             if let Some(tap) = self.gate.tap.as_mut().filter(|_| more > 0) {
                 tap.kernel_dropped(more);
             }
@@ -136,6 +148,10 @@ impl Receiver {
             let (origin, packet) = match inlet.whose(&origin, packet) {
                 Whose::Ours => (origin, packet),
                 Whose::SentOn(origin, packet) => (origin, packet),
+                Whose::Nobodys => {
+                    counters.rx_nobodys += 1;
+                    continue;
+                }
                 Whose::Another(wrapped) => {
                     match send::send_on(ports, origin.to, &wrapped) {
                         true => counters.rx_strays += 1,

@@ -26,7 +26,7 @@ use wire::transport::ROCE_PORT;
 use super::inlet::{self, Sharing};
 use super::stray::Secret;
 use crate::process::{Held, PerProcess};
-use crate::rights::{self, lock_byte};
+use crate::rights::{self, is_byte_locked, lock_byte};
 use crate::sys::{self, set_int};
 
 /// Sockets of an address, and slots: a power of two.
@@ -94,6 +94,12 @@ impl Set {
     /// What all members know.
     pub(super) fn secret(&self) -> &Secret {
         &self.secret
+    }
+
+    /// Whether somebody receives for a slot: a link of this process, or another process.
+    pub(super) fn is_claimed(&self, slot: u8) -> bool {
+        let claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
+        *claimed & (1 << slot) != 0 || is_byte_locked(self.slots.as_fd(), slot)
     }
 
     /// Claims a slot; false if somebody has it.

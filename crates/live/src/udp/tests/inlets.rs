@@ -187,6 +187,43 @@ fn what_came_merged_with_packets_for_another_link_is_sent_on() {
 }
 
 #[test]
+fn what_came_merged_with_others_for_nobody_goes_nowhere() {
+    let (a, b) = (own(63), own(64));
+    let (mut from, region) = (link(a, ""), region(4096));
+    let mut links: Vec<UdpLink> = (0..2).map(|_| link(b, "")).collect();
+    let mut mixed = train(path(a, b), &region, &[100; 8]);
+    for (packet, slot) in mixed.packets.iter_mut().zip([1, 2, 3, 63, 0, 1, 2, 40]) {
+        packet.bth.dest_qp = Qpn::new(slot << 16 | 7);
+    }
+    from.push(&mixed);
+    assert!(from.flush());
+    assert_eq!(collect(&mut links[0], 2).len(), 2);
+    assert_eq!(collect(&mut links[1], 2).len(), 2);
+    let counters = links[0].count();
+    assert_eq!((counters.rx_packets, counters.rx_strays, counters.rx_nobodys), (8, 2, 4));
+    assert_eq!(links[1].count().rx_nobodys, 0);
+}
+
+#[test]
+fn drops_of_the_kernel_are_told_without_another_message() {
+    let (a, b) = (own(65), own(66));
+    let (mut from, mut to) = (link(a, ""), spread_link(&info(b)));
+    let region = region(1 << 16);
+    for _ in 0..100 {
+        from.push(&train_to(1, path(a, b), &region, &[4096; 15]));
+        assert!(from.flush());
+    }
+    let dropped = to.count().rx_kernel_drops;
+    assert!((80..100).contains(&dropped), "{dropped} of 100 messages");
+    // With the messages that fit it is not told of again.
+    collect(&mut to, 15 * (100 - dropped as usize));
+    from.push(&train_to(1, path(a, b), &region, &[40]));
+    assert!(from.flush());
+    collect(&mut to, 1);
+    assert_eq!((to.count().rx_kernel_drops, to.counters.rx_messages), (dropped, 101 - dropped));
+}
+
+#[test]
 fn there_are_so_many_slots_and_no_more() {
     let address = info(own(28));
     let mut links = vec![spread_link(&address)];
