@@ -156,9 +156,12 @@ fn reliable(from: &End, to: &End, stop: &AtomicBool, moved: &Moved) -> Result<()
                 return Err(format!("another message than was sent: {got:?}").into());
             }
         }
-        for (what, memory) in
-            [("WRITE", &theirs), ("WRITE with immediate", &beside), ("SEND", &long), ("READ", &copy)]
-        {
+        for (what, memory) in [
+            ("WRITE", &theirs),
+            ("WRITE with immediate", &beside),
+            ("SEND", &long),
+            ("READ", &copy),
+        ] {
             check(what, memory, 0, &data)?;
         }
         check("SEND with immediate", &short, 0, &data[7..SHORT + 7])?;
@@ -261,7 +264,8 @@ fn slice(at: f64, moved: &Moved, before: &mut [u64; 3]) {
 fn main() -> Result<()> {
     let args = Args::parse();
     let (here, there) = (Context::open_addr(&args.here)?, Context::open_addr(&args.there)?);
-    let ends = |kind| -> Result<(End, End)> { Ok((End::new(&here, kind)?, End::new(&there, kind)?)) };
+    let ends =
+        |kind| -> Result<(End, End)> { Ok((End::new(&here, kind)?, End::new(&there, kind)?)) };
     let (rc, uc, ud) = (ends(QpType::Rc)?, ends(QpType::Uc)?, ends(QpType::Ud)?);
     for pair in [&rc, &uc] {
         Qp::pair(&pair.0.qp, &pair.1.qp, &ConnectOptions::default())?;

@@ -356,7 +356,7 @@ impl Requester {
             if takes == Takes::Unknown {
                 sh.windows.set_takes(q.peer, Takes::NoPart);
             }
-            if let Some((path, dest)) = self.flow.target {
+            if let Some((path, dest, _)) = self.flow.target {
                 sh.gone.add(path.destination, dest);
             }
             return;

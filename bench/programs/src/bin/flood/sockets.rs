@@ -38,7 +38,8 @@ impl Senders {
     /// One of the sockets of an address, and its port.
     pub(crate) fn of(&mut self, rng: &mut Rng, address: IpAddr) -> io::Result<(&UdpSocket, u16)> {
         if !self.of.contains_key(&address) {
-            let sockets: io::Result<Vec<_>> = (0..PER_ADDRESS).map(|_| Self::open(address)).collect();
+            let sockets: io::Result<Vec<_>> =
+                (0..PER_ADDRESS).map(|_| Self::open(address)).collect();
             let sockets = sockets?;
             self.ports.extend(sockets.iter().map(|(_, port)| port));
             self.of.insert(address, sockets);
