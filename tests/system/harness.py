@@ -236,7 +236,8 @@ def check_pair(server, client, allow=None):
 class Env:
     """The run: where the built programs are, which cases are wanted."""
 
-    def __init__(self, binaries, wanted=None, quick=False):
+    def __init__(self, binaries, wanted=None, quick=False, count=None, rate=None):
+        self.binaries, self.count, self.rate = binaries, count, rate
         self.wanted_re = re.compile(wanted) if wanted else None
         self.quick = quick
         self.root = os.geteuid() == 0
@@ -252,6 +253,17 @@ class Env:
             shutil.copy2(path, self.bin)
             os.chmod(os.path.join(self.bin, name), 0o755)
         self.crocevia = os.path.join(self.bin, "crocevia")
+
+    def program(self, name):
+        """A program that only some suites need, beside the others."""
+        place = os.path.join(self.bin, name)
+        if not os.path.exists(place):
+            path = os.path.join(self.binaries, name)
+            if not os.path.exists(path):
+                raise Skip(f"{path} is missing: run `cargo build --release --workspace` first")
+            shutil.copy2(path, place)
+            os.chmod(place, 0o755)
+        return place
 
     def close(self):
         shutil.rmtree(self.tmp, ignore_errors=True)

@@ -58,6 +58,73 @@ def more_loopback(count):
     return [End(addr=a, peer=a) for a in free]
 
 
+class OneSpace:
+    """A namespace that has a loopback interface and nothing else: its kernel counts nobody else's datagrams."""
+
+    def __init__(self, addresses=(), user=False):
+        need("ip", "nsenter", "unshare", "setpriv")
+        if not user and os.geteuid() != 0:
+            user = True
+        self.user, self.drop, self.holders = user, as_nobody() if user else (), []
+        try:
+            hold(self, [*self.drop, "unshare", "-Urn" if user else "-n"])
+            for words in (["link", "set", "lo", "up"], *(["-6", "addr", "add", f"{a}/128", "dev", "lo", "nodad"] for a in addresses)):
+                result = run([*self.enter(), "ip", *words])
+                if result.failed:
+                    raise Fail(result.show("set-up of the namespace"))
+        except BaseException:
+            self.close()
+            raise
+
+    def enter(self):
+        return entering(self, 0)
+
+    def read(self, path):
+        """A file below /proc/net of the namespace."""
+        with open(f"/proc/{self.holders[0].pid}/net/{path}") as f:
+            return f.read()
+
+    def close(self):
+        for proc in self.holders:
+            proc.end()
+        self.holders = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        self.close()
+
+
+def hold(space, prefix):
+    """Adds a process that sleeps in a namespace of its own, made by `prefix`."""
+    proc = Proc([*prefix, "sleep", "3000"])
+    space.holders.append(proc)
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        try:
+            with open(f"/proc/{proc.pid}/comm") as f:
+                if f.read().strip() == "sleep":
+                    return
+        except OSError:
+            pass
+        if not proc.alive():
+            break
+        time.sleep(0.01)
+    text = proc.wait(0.1).out.strip()
+    if space.user:
+        raise Skip(f"no user namespaces here: {text}")
+    raise Fail(f"  no network namespace: {text}")
+
+
+def entering(space, side):
+    """Command prefix that enters a namespace of `space`, with the rights that its holder has."""
+    pid = str(space.holders[side].pid)
+    if space.user:
+        return (*space.drop, "nsenter", "-t", pid, "-U", "-n", "--preserve-credentials", "--")
+    return ("nsenter", "-t", pid, "-n", "--")
+
+
 class NetPair:
     """Two namespaces and a veth between them, IPv4 and IPv6 on both ends."""
 
@@ -70,37 +137,15 @@ class NetPair:
             raise Skip("a network namespace of root's needs root (the unprivileged pair covers the rest)")
         try:
             first = ["unshare", "-Urn"] if user else ["unshare", "-n"]
-            self.hold([*self.drop, *first])
-            self.hold([*self.enter(0), "unshare", "-n"])
+            hold(self, [*self.drop, *first])
+            hold(self, [*self.enter(0), "unshare", "-n"])
             self.wire_up(mtu)
         except BaseException:
             self.close()
             raise
 
-    def hold(self, prefix):
-        proc = Proc([*prefix, "sleep", "3000"])
-        self.holders.append(proc)
-        end = time.monotonic() + 10
-        while time.monotonic() < end:
-            try:
-                with open(f"/proc/{proc.pid}/comm") as f:
-                    if f.read().strip() == "sleep":
-                        return
-            except OSError:
-                pass
-            if not proc.alive():
-                break
-            time.sleep(0.01)
-        text = proc.wait(0.1).out.strip()
-        if self.user:
-            raise Skip(f"no user namespaces here: {text}")
-        raise Fail(f"  no network namespace: {text}")
-
     def enter(self, side):
-        pid = str(self.holders[side].pid)
-        if self.user:
-            return (*self.drop, "nsenter", "-t", pid, "-U", "-n", "--preserve-credentials", "--")
-        return ("nsenter", "-t", pid, "-n", "--")
+        return entering(self, side)
 
     def ip(self, side, *words):
         result = run([*self.enter(side), "ip", *words])

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the system suites and closes with `N passed, N failed, N skipped`.
 
-    tests/system/run.py [SUITE...] [-k REGEX] [--list] [--quick] [--bin target/release]
+    tests/system/run.py [SUITE...] [-k REGEX] [--list] [--quick] [--bin target/release] [--count N] [--rate N]
 
 Needs `cargo build --release` before, and what scripts/needs installs. Standard library only.
 """
@@ -20,6 +20,7 @@ import check  # noqa: E402
 import counters  # noqa: E402
 import demo  # noqa: E402
 import faults  # noqa: E402
+import flood  # noqa: E402
 import harness  # noqa: E402
 import idle  # noqa: E402
 import kill  # noqa: E402
@@ -29,8 +30,13 @@ import pingpong  # noqa: E402
 import rxe  # noqa: E402
 import sharing  # noqa: E402
 
+<<<<<<< HEAD
 SUITES = {"pingpong": pingpong, "perftest": perftest, "faults": faults, "sharing": sharing, "kill": kill, "idle": idle, "stat": counters,
           "capture": capture, "pcap": pcap, "check": check, "rxe": rxe, "demo": demo}
+=======
+SUITES = {"pingpong": pingpong, "perftest": perftest, "faults": faults, "sharing": sharing, "stat": counters,
+          "capture": capture, "pcap": pcap, "check": check, "flood": flood, "rxe": rxe, "demo": demo}
+>>>>>>> c62352c (System suite of hostile datagrams)
 
 
 class Tally:
@@ -68,6 +74,8 @@ def arguments():
     parser.add_argument("--rounds", type=int, metavar="N", help="of what is repeated with random times: processes killed")
     parser.add_argument("--seed", type=int, metavar="N", help="of these times; default another one each time")
     parser.add_argument("--bin", default=os.path.join(harness.ROOT, "target", "release"), help="where the built programs are")
+    parser.add_argument("--count", type=int, help="datagrams of the flood suite's main cases")
+    parser.add_argument("--rate", type=float, help="the same, datagrams a second; 0: as fast as it goes")
     parser.add_argument("--counts", metavar="FILE", help="write the three counts to FILE instead of printing the closing line")
     args = parser.parse_args()
     unknown = [s for s in args.suite if s not in SUITES]
@@ -101,8 +109,12 @@ def main():
     args = arguments()
     signal.signal(signal.SIGTERM, interrupted)
     os.environ["PATH"] += ":/usr/sbin:/sbin"
+<<<<<<< HEAD
     env = harness.Env(args.bin, args.k, args.quick)
     env.rounds, env.seed = args.rounds, args.seed
+=======
+    env = harness.Env(args.bin, args.k, args.quick, args.count, args.rate)
+>>>>>>> c62352c (System suite of hostile datagrams)
     tally = Tally()
     start = time.monotonic()
     try:

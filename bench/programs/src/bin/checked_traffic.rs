@@ -32,7 +32,8 @@ struct Args {
     /// How long to go on.
     #[arg(short = 'D', long, default_value_t = 5.0)]
     seconds: f64,
-    /// Stop when this file exists.
+    /// Stop when this file exists; the devices stay open as long as it does, to be asked what they
+    /// have counted.
     #[arg(long)]
     until: Option<PathBuf>,
 }
@@ -318,5 +319,9 @@ fn main() -> Result<()> {
             ("seconds", start.elapsed().as_secs_f64()),
         ],
     );
+    let end = Instant::now();
+    while args.until.as_ref().is_some_and(|file| file.exists()) && end.elapsed() < 3 * PATIENCE {
+        thread::sleep(TENTH / 10);
+    }
     Ok(())
 }

@@ -13,6 +13,7 @@ mod sockets;
 
 use std::io;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use bench_programs::report;
@@ -30,6 +31,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Datagrams of a train at most, and bytes.
 const TRAIN: usize = 64;
 const TRAIN_BYTES: usize = 65_000;
+/// How many in a hundred messages come from the NIC's own address.
+const OWN: usize = 3;
 /// How long to listen for late answers.
 const ECHO: Duration = Duration::from_millis(300);
 
@@ -54,6 +57,12 @@ struct Args {
     /// Only copies of packets as they were, from strangers.
     #[arg(long)]
     spoof: bool,
+    /// Where a NIC is that need have no traffic.
+    #[arg(long)]
+    at: Vec<IpAddr>,
+    /// Stop before that when this file exists.
+    #[arg(long)]
+    until: Option<PathBuf>,
 }
 
 /// What has been sent.
@@ -63,7 +72,7 @@ struct Sent {
     messages: u64,
     trains: u64,
     bytes: u64,
-    kinds: [[u64; KINDS.len()]; 2],
+    kinds: [[u64; KINDS.len()]; 3],
 }
 
 struct Flood {
@@ -77,14 +86,19 @@ struct Flood {
 }
 
 impl Flood {
-    /// Looks until there is traffic.
+    /// Looks until there is traffic, or makes it up.
     fn wait(&mut self) -> io::Result<()> {
+        for &target in &self.args.at {
+            let family = |a: &&IpAddr| a.is_ipv4() == target.is_ipv4();
+            let Some(&source) = self.args.stranger.iter().find(family) else { continue };
+            self.traffic.make_up(&mut self.mixer.rng, source, target);
+        }
         let start = Instant::now();
         while self.traffic.packets.len() < 8 {
             if start.elapsed() > PATIENCE {
                 return Err(io::Error::other("no traffic to port 4791 within 20 s"));
             }
-            self.traffic.look(&self.senders.ports)?;
+            self.traffic.look(&self.senders.ports, &self.args.stranger)?;
         }
         Ok(())
     }
@@ -94,10 +108,15 @@ impl Flood {
         let rng = &mut self.mixer.rng;
         let seen = &self.traffic.packets[rng.below(self.traffic.packets.len())];
         let target = seen.flow.target;
-        let peer = !self.args.spoof && rng.below(100) < self.args.peers;
-        let origin = if peer { Origin::Peer } else { Origin::Stranger };
+        let origin = match rng.below(100) {
+            _ if self.args.spoof => Origin::Stranger,
+            n if n < self.args.peers => Origin::Peer,
+            n if n < self.args.peers + OWN => Origin::Own,
+            _ => Origin::Stranger,
+        };
         let source = match origin {
             Origin::Peer => seen.flow.source,
+            Origin::Own => target,
             Origin::Stranger => {
                 let family = |a: &&IpAddr| a.is_ipv4() == target.is_ipv4();
                 let mine: Vec<_> = self.args.stranger.iter().filter(family).collect();
@@ -114,7 +133,7 @@ impl Flood {
         let left = (self.args.count - self.sent.datagrams).max(1) as usize;
         let many = self.mixer.rng.below(4) > 0 && size > 0;
         let count = if many { 1 + self.mixer.rng.below(most) } else { 1 }.min(left);
-        let mut kinds = [[0; KINDS.len()]; 2];
+        let mut kinds = [[0; KINDS.len()]; 3];
         for number in 0..count {
             let place = &mut self.buffer[number * size..(number + 1) * size];
             let rng = &mut self.mixer.rng;
@@ -148,9 +167,12 @@ impl Flood {
         let mut looked = start;
         while self.sent.datagrams < self.args.count {
             if looked.elapsed() >= LOOK_EVERY {
-                self.traffic.look(&self.senders.ports)?;
+                self.traffic.look(&self.senders.ports, &self.args.stranger)?;
                 self.ears.listen();
                 looked = Instant::now();
+                if self.args.until.as_ref().is_some_and(|file| file.exists()) {
+                    break;
+                }
             }
             let ahead = match self.args.rate {
                 rate if rate > 0.0 => self.sent.datagrams as f64 / rate,
@@ -198,7 +220,7 @@ fn main() -> io::Result<()> {
     .map(|(name, value)| (name.to_owned(), value as f64))
     .into();
     figures.push(("seconds".to_owned(), seconds));
-    for (kinds, who) in sent.kinds.iter().zip(["stranger", "peer"]) {
+    for (kinds, who) in sent.kinds.iter().zip(["stranger", "peer", "own"]) {
         for (count, kind) in kinds.iter().zip(KINDS).filter(|(count, _)| **count > 0) {
             figures.push((format!("{who}_{}", kind.name()), *count as f64));
         }

@@ -2,9 +2,11 @@
 //! kinds may come from a peer's own address is decided here: only what the rules have dropped, or
 //! answered without harm to the connection.
 
+use std::net::IpAddr;
+
 use crate::packet::{
-    BTH, CNP, FLOW, Flow, ICRC, RC_ACK, Rng, UD_SEND_ONLY, header_len, is_reliable, is_ud, seal,
-    set_u24, u24,
+    BTH, CNP, FLOW, Flow, ICRC, RC_ACK, Rng, UD_SEND_ONLY, has_q_key, header_len, is_reliable,
+    seal, set_u24, u24,
 };
 use crate::seen::{Seen, Traffic};
 
@@ -27,12 +29,15 @@ pub(crate) enum Kind {
     Question,
     /// With the right ICRC, and a field by which the rules have it dropped.
     Refused,
+    /// As a process that shares the NIC's address hands on what came merged with its own packets:
+    /// a copy that says it is the peer's, behind any secret.
+    HandedOn,
     /// With the right ICRC and a PSN far behind or ahead: an acknowledgement is dropped, a request
     /// answered as a duplicate or with one NAK, which goes to the peer.
     Far,
 }
 
-pub(crate) const KINDS: [Kind; 9] = [
+pub(crate) const KINDS: [Kind; 10] = [
     Kind::Noise,
     Kind::Sealed,
     Kind::Copy,
@@ -41,6 +46,7 @@ pub(crate) const KINDS: [Kind; 9] = [
     Kind::Management,
     Kind::Question,
     Kind::Refused,
+    Kind::HandedOn,
     Kind::Far,
 ];
 
@@ -51,6 +57,8 @@ pub(crate) enum Origin {
     Stranger,
     /// The address of the connection's peer.
     Peer,
+    /// The NIC's own address.
+    Own,
 }
 
 impl Kind {
@@ -64,6 +72,7 @@ impl Kind {
             Self::Management => "management",
             Self::Question => "question",
             Self::Refused => "refused",
+            Self::HandedOn => "handed_on",
             Self::Far => "far",
         }
     }
@@ -82,7 +91,11 @@ impl Kind {
         ];
         const PEER: [(Kind, usize); 4] =
             [(Kind::Noise, 25), (Kind::Damaged, 40), (Kind::Refused, 33), (Kind::Far, 2)];
-        let of: &[(Self, usize)] = if origin == Origin::Peer { &PEER } else { &STRANGER };
+        let of: &[(Self, usize)] = match origin {
+            Origin::Stranger => &STRANGER,
+            Origin::Peer => &PEER,
+            Origin::Own => &[(Self::HandedOn, 1)],
+        };
         let mut at = rng.below(of.iter().map(|(_, weight)| weight).sum());
         for &(kind, weight) in of {
             if at < weight {
@@ -160,22 +173,16 @@ impl Mixer {
                 self.copy(seen, out);
                 self.refuse(traffic, out);
             }
+            Kind::HandedOn => self.hand_on(seen, out),
             Kind::Far => {
                 self.copy(seen, out);
                 self.far(out);
             }
         }
-        if origin == Origin::Stranger {
-            self.lose_q_key(out);
+        if origin != Origin::Peer {
+            lose_q_key(seen, out);
         }
         seal(flow, ident, out);
-    }
-
-    /// Who knows the Q_Key of a datagram queue pair may send to it from anywhere: nobody here does.
-    fn lose_q_key(&mut self, out: &mut [u8]) {
-        if out.first().is_some_and(|&opcode| is_ud(opcode)) && u24(out, 5) > 1 {
-            self.flip(out, BTH, 4);
-        }
     }
 
     /// Changes at least one bit of `len` bytes from `at` on.
@@ -270,11 +277,11 @@ impl Mixer {
                 let others = wrong.into_iter().filter(|op| usize::from(op >> 5) != own);
                 let others: Vec<u8> = others.collect();
                 out[0] = others[self.rng.below(others.len())];
-                if is_ud(out[0]) {
+                if has_q_key(out[0]) {
                     self.flip(out, BTH, 4);
                 }
             }
-            3 if is_ud(out[0]) => self.flip(out, BTH, 4),
+            3 if has_q_key(out[0]) => self.flip(out, BTH, 4),
             4 => loop {
                 let qpn = self.rng.next() as u32 & 0xFF_FFFF;
                 if qpn != 0xFF_FFFF && !traffic.qpns.contains(&qpn) {
@@ -283,6 +290,25 @@ impl Mixer {
             },
             _ => out[3] ^= self.rng.change(),
         }
+    }
+
+    fn hand_on(&mut self, seen: &Seen, out: &mut [u8]) {
+        const SECRET: usize = 16;
+        self.noise(out);
+        let Some((head, rest)) = out.split_at_mut_checked(BTH + SECRET) else { return };
+        (head[0], head[1]) = (0xFF, 0);
+        set_u24(head, 5, seen.qpn());
+        let Some((origin, packet)) = rest.split_at_mut_checked(22) else { return };
+        let ip = match seen.flow.source {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+            IpAddr::V6(v6) => v6,
+        };
+        origin[..16].copy_from_slice(&ip.octets());
+        origin[16..18].copy_from_slice(&seen.flow.source_port.to_be_bytes());
+        origin[18..].copy_from_slice(&[0, 64, 0, 0]);
+        let n = header_len(seen.opcode()).min(seen.head.len()).min(packet.len());
+        packet[..n].copy_from_slice(&seen.head[..n]);
+        seal(seen.flow, 0, packet);
     }
 
     fn far(&mut self, out: &mut [u8]) {
@@ -298,6 +324,19 @@ impl Mixer {
 /// Bytes of the packet that was seen, if it was one; of the longest of its kind, if it was a train.
 pub(crate) fn exact_len(seen: &Seen) -> usize {
     seen.len.min(header_len(seen.opcode()) + 4096 + ICRC)
+}
+
+/// Who knows the Q_Key of a datagram queue pair may send to it from anywhere: nobody here does,
+/// whatever has been changed before.
+fn lose_q_key(seen: &Seen, out: &mut [u8]) {
+    const KEY: std::ops::Range<usize> = BTH..BTH + 4;
+    if !out.first().is_some_and(|&opcode| has_q_key(opcode)) || u24(out, 5) <= 1 {
+        return;
+    }
+    let known = seen.head.get(KEY).filter(|_| has_q_key(seen.opcode()));
+    if let (Some(key), Some(known)) = (out.get_mut(KEY), known) {
+        key.iter_mut().zip(known).for_each(|(byte, known)| *byte = !known);
+    }
 }
 
 #[cfg(test)]
@@ -336,10 +375,28 @@ mod tests {
                 && out[1] & 15 == 0
                 && out[2..4] == [0xFF, 0xFF]
                 && u24(&out, 5) == 0x1_2345;
-            let q_key = is_ud(out[0]) && out[12..16] != [0; 4];
+            let q_key = has_q_key(out[0]) && out[12..16] != [0; 4];
             let far = is_reliable(out[0]) && (1 << 21..0xE0_0000).contains(&u24(&out, 9));
             assert!(!same_headers || q_key || far, "{kind:?} {out:x?}");
         }
+    }
+
+    #[test]
+    fn no_stranger_knows_the_key_of_a_datagram_queue_pair() {
+        let (mut mixer, traffic) = (Mixer::new(4), Traffic::default());
+        let (seen, mut keyed) = (seen(0x64), 0);
+        for _ in 0..50_000 {
+            let who = (Kind::draw(&mut mixer.rng, Origin::Stranger), Origin::Stranger);
+            let mut out = vec![0; 60];
+            mixer.fill(who, (&seen, &traffic), (seen.flow, 0), &mut out);
+            let mut sealed = out.clone();
+            seal(seen.flow, 0, &mut sealed);
+            if sealed == out && has_q_key(out[0]) && u24(&out, 5) > 1 {
+                assert_ne!(out[12..16], [0; 4], "{who:?}");
+                keyed += 1;
+            }
+        }
+        assert!(keyed > 10_000, "{keyed}");
     }
 
     #[test]

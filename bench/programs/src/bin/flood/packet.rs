@@ -17,10 +17,12 @@ pub(crate) const RC_ACK: u8 = 0x11;
 /// Questions and answers by which the unreliable services do not overrun each other.
 pub(crate) const FLOW: u8 = 0xF1;
 
-/// Whether an opcode is of unreliable datagrams, or of reliable connections.
-pub(crate) fn is_ud(opcode: u8) -> bool {
-    opcode >> 5 == 3
+/// Whether packets of an opcode carry the Q_Key of the queue pair that they are for.
+pub(crate) fn has_q_key(opcode: u8) -> bool {
+    opcode >> 5 == 3 || opcode == FLOW
 }
+
+/// Whether it is of reliable connections.
 pub(crate) fn is_reliable(opcode: u8) -> bool {
     opcode >> 5 == 0
 }
@@ -36,7 +38,7 @@ pub(crate) fn header_len(opcode: u8) -> usize {
         _ => 0,
     };
     let service = match opcode >> 5 {
-        3 => 8,
+        3 | 7 => 8,
         5 => 4,
         _ => 0,
     };

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, recv, socket};
 
-use crate::packet::{BTH, Flow, ICRC, PORT, u24};
+use crate::packet::{BTH, Flow, ICRC, PORT, Rng, u24};
 
 /// Bytes of each packet that are kept: all headers.
 const SNAP: usize = 96;
@@ -76,8 +76,9 @@ pub(crate) struct Traffic {
 }
 
 impl Traffic {
-    /// Looks at what passes now. `own`: source ports of the flood itself.
-    pub(crate) fn look(&mut self, own: &HashSet<u16>) -> io::Result<()> {
+    /// Looks at what passes now. `own`: source ports of the flood itself, `strangers`: addresses
+    /// that are no NIC's.
+    pub(crate) fn look(&mut self, own: &HashSet<u16>, strangers: &[IpAddr]) -> io::Result<()> {
         let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
         let kind = SockType::Datagram;
         let tap = socket(AddressFamily::Packet, kind, flags, SockProtocol::EthAll)?;
@@ -88,7 +89,10 @@ impl Traffic {
             match recv(tap.as_raw_fd(), &mut bytes, nix::sys::socket::MsgFlags::MSG_TRUNC) {
                 Ok(of) => {
                     let seen = Seen::read(&bytes[..of.min(bytes.len())], of);
-                    if let Some(seen) = seen.filter(|s| !own.contains(&s.flow.source_port)) {
+                    let others = |s: &Seen| {
+                        !own.contains(&s.flow.source_port) && !strangers.contains(&s.flow.target)
+                    };
+                    if let Some(seen) = seen.filter(others) {
                         taken += 1;
                         self.add(seen);
                     }
@@ -98,6 +102,24 @@ impl Traffic {
             }
         }
         Ok(())
+    }
+
+    /// Packets as they might be, for queue pairs that a NIC may have.
+    pub(crate) fn make_up(&mut self, rng: &mut Rng, source: IpAddr, target: IpAddr) {
+        for number in 0..64 {
+            let mut head: Vec<u8> = (0..64).map(|_| rng.next() as u8).collect();
+            head[..5].copy_from_slice(&[
+                [0x04, 0x0A, 0x0C, 0x11, 0x24, 0x64][number % 6],
+                0,
+                0xFF,
+                0xFF,
+                0,
+            ]);
+            // Of a slot that is used first.
+            head[5] = 1;
+            let flow = Flow { source, target, source_port: 0xC000 };
+            self.add(Seen { flow, head, len: 4 * (5 + rng.below(200)) });
+        }
     }
 
     fn add(&mut self, seen: Seen) {
