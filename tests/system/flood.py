@@ -32,7 +32,7 @@ import net
 HERE, THERE = "127.0.0.2", "127.0.0.3"
 HERE6, THERE6, STRANGER6 = "fd87::2", "fd87::3", "fd87::66"
 STRANGERS = ["127.66.0.1", "127.66.0.2", "127.66.7.9"]
-COUNT, RATE = 120_000, 60_000
+COUNT, RATE = 120_000, 80_000
 SLICE = 0.1
 # Least part of the throughput before that is to be there in the second after the first one that follows the flood. Others use
 # the machine too, so it is looked at again a few times before it counts.
@@ -76,7 +76,7 @@ class Space(net.OneSpace):
                 counts[f"{proto}.{name}"] = int(value)
         for line in self.read("snmp6").splitlines():
             name, value = line.split()
-            for six, four in (("Udp6", "Udp."), ("Icmp6", "Icmp.")):
+            for six, four in (("Udp6", "Udp."), ("Icmp6", "Icmp."), ("Ip6", "Ip.")):
                 if name.startswith(six):
                     name = four + name[len(six):]
                     counts[name] = counts.get(name, 0) + int(value)
@@ -163,7 +163,8 @@ def balance(devices):
     """Each packet that was taken has one end; the drops, by cause."""
     causes = {}
     for device in devices:
-        link, counted, drops = device["link"], device["counters"], device["drops"]
+        link, counted = device["link"], device["counters"]
+        drops = {cause: n for cause, n in device["drops"].items() if cause != "rx_kernel_drops"}
         own = {cause: n for cause, n in drops.items() if cause in link}
         right = link["rx_icrc_ok"] + link["rx_icrc_solved"]
         ends = link["rx_strays"] + sum(own.values()) + right
@@ -179,6 +180,7 @@ def balance(devices):
 def accounted(space, start, devices, sent):
     """Every message that left somebody's socket was taken by a NIC, dropped by the kernel, or waits where nobody reads."""
     udp = {name: n - start.get(name, 0) for name, n in space.udp().items()}
+    udp = {name: n for name, n in udp.items() if n or name in ("Udp.RcvbufErrors", "Udp.NoPorts", "Icmp.OutDestUnreachs")}
     left = sent["messages"] + sum(d["link"]["tx_messages"] + d["link"]["rx_strays"] for d in devices)
     taken = sum(d["link"]["rx_messages"] for d in devices)
     dropped = udp["Udp.RcvbufErrors"]
@@ -200,12 +202,12 @@ def main_case(env, ends, user=False):
         start = space.udp()
         traffic = Traffic(space, ends)
         # The first second warms up.
-        traffic.wait_slices(30)
+        traffic.wait_slices(22)
         before = statistics.mean(traffic.slices()[10:])
         size = resident(traffic.proc.pid)
         sent, result = figures(space.flood("-c", count, "-r", rate), 60 + count / 5000)
         at = len(traffic.slices())
-        during = statistics.mean(traffic.slices()[30:at] or [0])
+        during = statistics.mean(traffic.slices()[22:at] or [0])
         expect(traffic.proc.alive(), "the traffic has ended", traffic.proc)
         back, turn = recovered(traffic, before, at)
         grown = resident(traffic.proc.pid) - size
@@ -218,7 +220,7 @@ def main_case(env, ends, user=False):
         traffic.leave()
         expect(grown < GROWTH_KIB, f"grown by {grown} KiB")
         wanted = {"rx_icrc_encapsulated", "rx_wrong_address", "rx_wrong_pkey", "rx_wrong_version", "rx_wrong_opcode", "rx_truncated",
-                  "rx_unknown_opcode", "rx_wrong_pad", "rx_wrong_qkey", "rx_stale_ack", "rx_nobodys"}
+                  "rx_unknown_opcode", "rx_unknown_qp", "rx_wrong_pad", "rx_wrong_qkey", "rx_stale_ack", "rx_nobodys"}
         expect(wanted <= set(causes), f"no packet was dropped for {wanted - set(causes)}: {causes}")
         if env.count:
             print("  " + json.dumps({"sent": sent, "drops": causes, "kernel_drops": dropped, "of_these_counted_by_the_nics": counted,

@@ -81,8 +81,9 @@ class Proc:
         return self.child.poll() is None
 
     def output(self):
-        self.file.seek(0)
-        return self.file.read().decode(errors="replace")
+        # Not by seeking: the child writes at the same offset.
+        fd = self.file.fileno()
+        return os.pread(fd, os.fstat(fd).st_size, 0).decode(errors="replace")
 
     def wait(self, seconds):
         """Result after at most `seconds`; what still runs then is ended."""

@@ -155,7 +155,13 @@ impl Mixer {
         out: &mut [u8],
     ) {
         match kind {
-            Kind::Noise => return self.noise(out),
+            Kind::Noise => {
+                self.noise(out);
+                if let Some(slot) = out.get_mut(5).filter(|_| self.rng.below(2) == 0) {
+                    *slot = seen.head[5];
+                }
+                return;
+            }
             Kind::Sealed => self.random_headers(seen, out),
             Kind::Copy => self.copy(seen, out),
             Kind::Changed => {
@@ -283,7 +289,9 @@ impl Mixer {
             }
             3 if has_q_key(out[0]) => self.flip(out, BTH, 4),
             4 => loop {
-                let qpn = self.rng.next() as u32 & 0xFF_FFFF;
+                let any = self.rng.next() as u32 & 0xFF_FFFF;
+                let near = any & 0xFFFF | u24(out, 5) & 0xFF_0000;
+                let qpn = if any & 1 == 0 { any } else { near };
                 if qpn != 0xFF_FFFF && !traffic.qpns.contains(&qpn) {
                     break set_u24(out, 5, qpn);
                 }

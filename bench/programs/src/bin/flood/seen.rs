@@ -2,7 +2,7 @@
 //! pair, with the numbers that make a forgery look right. They are looked at through a packet
 //! socket that is open for a moment only, so that the flood itself does not pass through it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsRawFd;
@@ -14,8 +14,9 @@ use crate::packet::{BTH, Flow, ICRC, PORT, Rng, u24};
 
 /// Bytes of each packet that are kept: all headers.
 const SNAP: usize = 96;
-/// Packets that are remembered, the oldest are replaced.
-const MOST: usize = 512;
+/// Packets that are remembered, in all and of a queue pair and opcode; the oldest are replaced.
+const MOST: usize = 1024;
+const OF_A_KIND: usize = 4;
 /// A look takes at most this long, and this many packets.
 const LOOK: Duration = Duration::from_micros(1500);
 const PACKETS: usize = 64;
@@ -69,7 +70,8 @@ impl Seen {
 #[derive(Default)]
 pub(crate) struct Traffic {
     pub(crate) packets: Vec<Seen>,
-    next: usize,
+    /// Where those of a queue pair and opcode are, and whose turn to be replaced it is.
+    kinds: HashMap<(u32, u8), (Vec<usize>, usize)>,
     /// Numbers of the queue pairs that packets have gone to.
     pub(crate) qpns: HashSet<u32>,
     pub(crate) looks: u64,
@@ -124,11 +126,14 @@ impl Traffic {
 
     fn add(&mut self, seen: Seen) {
         self.qpns.insert(seen.qpn());
-        if self.packets.len() < MOST {
+        // Of each kind as many, however much more of one there is.
+        let (places, turn) = self.kinds.entry((seen.qpn(), seen.opcode())).or_default();
+        if places.len() < OF_A_KIND && self.packets.len() < MOST {
+            places.push(self.packets.len());
             self.packets.push(seen);
-        } else {
-            self.packets[self.next] = seen;
-            self.next = (self.next + 1) % MOST;
+        } else if let Some(&place) = places.get(*turn % OF_A_KIND) {
+            *turn += 1;
+            self.packets[place] = seen;
         }
     }
 }
