@@ -237,8 +237,8 @@ def check_pair(server, client, allow=None):
 class Env:
     """The run: where the built programs are, which cases are wanted."""
 
-    def __init__(self, binaries, wanted=None, quick=False, count=None, rate=None):
-        self.binaries, self.count, self.rate = binaries, count, rate
+    def __init__(self, binaries, wanted=None, quick=False):
+        self.binaries = binaries
         self.wanted_re = re.compile(wanted) if wanted else None
         self.quick = quick
         self.root = os.geteuid() == 0

@@ -30,13 +30,8 @@ import pingpong  # noqa: E402
 import rxe  # noqa: E402
 import sharing  # noqa: E402
 
-<<<<<<< HEAD
 SUITES = {"pingpong": pingpong, "perftest": perftest, "faults": faults, "sharing": sharing, "kill": kill, "idle": idle, "stat": counters,
-          "capture": capture, "pcap": pcap, "check": check, "rxe": rxe, "demo": demo}
-=======
-SUITES = {"pingpong": pingpong, "perftest": perftest, "faults": faults, "sharing": sharing, "stat": counters,
           "capture": capture, "pcap": pcap, "check": check, "flood": flood, "rxe": rxe, "demo": demo}
->>>>>>> c62352c (System suite of hostile datagrams)
 
 
 class Tally:
@@ -109,12 +104,8 @@ def main():
     args = arguments()
     signal.signal(signal.SIGTERM, interrupted)
     os.environ["PATH"] += ":/usr/sbin:/sbin"
-<<<<<<< HEAD
     env = harness.Env(args.bin, args.k, args.quick)
-    env.rounds, env.seed = args.rounds, args.seed
-=======
-    env = harness.Env(args.bin, args.k, args.quick, args.count, args.rate)
->>>>>>> c62352c (System suite of hostile datagrams)
+    env.rounds, env.seed, env.count, env.rate = args.rounds, args.seed, args.count, args.rate
     tally = Tally()
     start = time.monotonic()
     try:
