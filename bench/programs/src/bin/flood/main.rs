@@ -71,6 +71,10 @@ struct Sent {
     datagrams: u64,
     messages: u64,
     trains: u64,
+    /// Of those, to a slot of queue pair numbers of which no queue pair has been seen: the sockets
+    /// of such a slot are nobody's, and the kernel fills and drops.
+    nobodys_datagrams: u64,
+    nobodys_messages: u64,
     bytes: u64,
     kinds: [[u64; KINDS.len()]; 3],
 }
@@ -153,6 +157,10 @@ impl Flood {
             sent.messages += 1;
             sent.trains += u64::from(count > 1);
             sent.bytes += (count * size) as u64;
+            if !self.traffic.is_slot(target, &self.buffer[..count * size]) {
+                sent.nobodys_datagrams += count as u64;
+                sent.nobodys_messages += 1;
+            }
             let sums = sent.kinds.iter_mut().flatten().zip(kinds.iter().flatten());
             sums.for_each(|(sum, more)| *sum += more);
         } else {
@@ -211,6 +219,8 @@ fn main() -> io::Result<()> {
         ("datagrams", sent.datagrams),
         ("messages", sent.messages),
         ("trains", sent.trains),
+        ("nobodys_datagrams", sent.nobodys_datagrams),
+        ("nobodys_messages", sent.nobodys_messages),
         ("bytes", sent.bytes),
         ("refused_by_kernel", senders.refused),
         ("queue_pairs_seen", traffic.qpns.len() as u64),

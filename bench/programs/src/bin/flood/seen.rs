@@ -17,6 +17,8 @@ const SNAP: usize = 96;
 /// Packets that are remembered, in all and of a queue pair and opcode; the oldest are replaced.
 const MOST: usize = 1024;
 const OF_A_KIND: usize = 4;
+/// Processes, or parts of their queue pairs, that may share an address.
+const SLOTS: u8 = 64;
 /// A look takes at most this long, and this many packets.
 const LOOK: Duration = Duration::from_micros(1500);
 const PACKETS: usize = 64;
@@ -74,7 +76,9 @@ pub(crate) struct Traffic {
     kinds: HashMap<(u32, u8), (Vec<usize>, usize)>,
     /// Numbers of the queue pairs that packets have gone to.
     pub(crate) qpns: HashSet<u32>,
-    pub(crate) looks: u64,
+    /// Upper bytes of those of each address: what chooses a receiver among the processes that
+    /// share the address, of which there are up to [`SLOTS`].
+    slots: HashSet<(IpAddr, u8)>,
 }
 
 impl Traffic {
@@ -86,7 +90,6 @@ impl Traffic {
         let tap = socket(AddressFamily::Packet, kind, flags, SockProtocol::EthAll)?;
         let (start, mut bytes) = (Instant::now(), [0_u8; 2048]);
         let mut taken = 0;
-        self.looks += 1;
         while taken < PACKETS && start.elapsed() < LOOK {
             match recv(tap.as_raw_fd(), &mut bytes, nix::sys::socket::MsgFlags::MSG_TRUNC) {
                 Ok(of) => {
@@ -104,6 +107,14 @@ impl Traffic {
             }
         }
         Ok(())
+    }
+
+    /// Whether queue pairs of this number's slot have been seen at an address.
+    pub(crate) fn is_slot(&self, target: IpAddr, message: &[u8]) -> bool {
+        // The choice is by four bytes from the fifth on, of the whole message; without them it is
+        // slot 0.
+        let slot = if message.len() < 8 { 0 } else { message[5] % SLOTS };
+        self.slots.contains(&(target, slot))
     }
 
     /// Packets as they might be, for queue pairs that a NIC may have.
@@ -126,6 +137,7 @@ impl Traffic {
 
     fn add(&mut self, seen: Seen) {
         self.qpns.insert(seen.qpn());
+        self.slots.insert((seen.flow.target, seen.head[5] % SLOTS));
         // Of each kind as many, however much more of one there is.
         let (places, turn) = self.kinds.entry((seen.qpn(), seen.opcode())).or_default();
         if places.len() < OF_A_KIND && self.packets.len() < MOST {
