@@ -195,8 +195,8 @@ def accounted(space, start, devices, sent, exactly):
     expect(udp["Udp.NoPorts"] == 0 and udp["Icmp.OutDestUnreachs"] == 0, f"the host has answered: {udp}")
     counted = sum(d["link"]["rx_kernel_drops"] for d in devices)
     nobodys = sent["nobodys_messages"]
-    expect(not exactly or nobodys - waiting == dropped - counted, f"{dropped} messages dropped by the kernel, {counted} counted by the NICs, and "
-           f"{nobodys} were for slots that nobody has, of which {waiting} wait")
+    expect(not exactly or nobodys - waiting == dropped - counted, f"{dropped} messages dropped by the kernel, {counted} counted by the "
+           f"NICs, and {nobodys} were for slots that nobody has, of which {waiting} wait")
     if exactly and counted == 0:
         # Then it is known to the datagram.
         came = sum(d["link"]["rx_packets"] - d["link"]["rx_strays"] - d["link"]["tx_packets"] for d in devices)

@@ -274,7 +274,7 @@ impl Mixer {
             return;
         }
         match self.rng.below(6) {
-            0 => out[1] = out[1] & 0xF0 | 1 + self.rng.below(15) as u8,
+            0 => out[1] = out[1] & 0xF0 | (1 + self.rng.below(15) as u8),
             1 => out[0] = [0x1F, 0x15, 0xC3, 0xE5, 0xFF, CNP][self.rng.below(6)],
             2 => {
                 // Of another service.
