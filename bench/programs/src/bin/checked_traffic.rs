@@ -169,7 +169,7 @@ fn reliable(from: &End, to: &End, stop: &AtomicBool, moved: &Moved) -> Result<()
         check("fetch-and-add", &old, 0, &(4 * number).to_ne_bytes())?;
         check("compare-and-swap", &old, 8, &compare.to_ne_bytes())?;
         check("atomics", &word, 0, &swap.to_ne_bytes())?;
-        if number % 16 == 0 {
+        if number.is_multiple_of(16) {
             window((from, to), &theirs, &mine)?;
         }
         number += 1;
@@ -189,7 +189,8 @@ fn window((from, to): (&End, &End), theirs: &Mr, mine: &Mr) -> Result<()> {
     from.post(9, SendOp::Write(remote), &[mine.sge(..100)])?;
     to.receive(9, &[])?;
     from.post(9, SendOp::SendInvalidate(key), &[])?;
-    (from.success()?, from.success()?);
+    from.success()?;
+    from.success()?;
     match to.success()?.data {
         WcData::Invalidated(dead) if dead == key => Ok(()),
         other => Err(format!("the window was not invalidated: {other:?}").into()),
