@@ -137,12 +137,14 @@ impl Sources {
     }
 
     fn find_or_add(&mut self, address: u32) -> &mut Source {
-        let known = self.set(address).iter().any(|source| source.address == address);
-        if !known {
-            self.set(address)[WAYS - 1] = Source { address, ..Source::default() };
-        }
         let set = self.set(address);
-        let at = set.iter().position(|source| source.address == address).unwrap_or(WAYS - 1);
+        if set[0].address == address {
+            return &mut set[0];
+        }
+        let at = set.iter().position(|source| source.address == address).unwrap_or_else(|| {
+            set[WAYS - 1] = Source { address, ..Source::default() };
+            WAYS - 1
+        });
         set.swap(at, at.saturating_sub(1));
         &mut set[at.saturating_sub(1)]
     }
