@@ -60,7 +60,7 @@ impl Facts {
         if self.kind == QpType::XrcRecv { Span::ZERO } else { sh.ack_delay }
     }
 
-    /// The key that a datagram carries: a request's with its top bit set means the queue pair's own.
+    /// The key that a datagram carries: one with its top bit set means the queue pair's own.
     pub(crate) fn key_of(&self, datagram: &Datagram) -> wire::QKey {
         if datagram.qkey.get() >> 31 != 0 { self.qkey } else { datagram.qkey }
     }

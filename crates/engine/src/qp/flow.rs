@@ -90,8 +90,8 @@ pub(crate) struct Note {
 }
 
 impl Note {
-    /// From a queue pair to another; a question if it has a key, which is that of the datagrams that
-    /// it is about.
+    /// From a queue pair to another; a question if it has a key, that of the datagrams that it is
+    /// about.
     fn new(
         path: Path,
         (from, to): (Qpn, Qpn),
