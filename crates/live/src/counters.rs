@@ -51,7 +51,7 @@ engine::counter_table! {
             faults_tx_marked,
         }
         drops {
-            /// Packets for a slot of queue pair numbers that no process has; they came behind others.
+            /// Packets for a slot of queue pair numbers that no process has, behind others.
             rx_nobodys,
             /// Packets for another process that could not be sent on to it.
             rx_strays_lost,
