@@ -10,7 +10,8 @@
     cpu     CPU seconds of both ends per GB: ib_write_bw, which polls, and ib_send_bw -e | iperf3 TCP
     pcap    ib_write_bw -s 65536 -m 4096 | the same with both ends captured: whole packets, and 128 bytes of each
     lat     ib_{write,send,read,atomic}_lat | bare spinning UDP ping-pong of datagrams of the same size; of trains of two, as
-            ends that answer each other send: a message and an acknowledgement
+            ends that answer each other send: a message and an acknowledgement; and WRITEs whose ends spin on memory outside
+            the library
     buffer  1 GiB READ and 8-to-1 incast at the stock SO_RCVBUF of 212992 | the same at 4 MiB
     veth    over a veth with MTU 1500: ib_write_bw -s 65536 -m 1024, ib_send_bw, ib_read_bw | UDP trains of the same shape over it
 
@@ -142,6 +143,9 @@ class Bench:
     def pingpong(self, *options):
         return self.program("udp_pingpong", "-s", "40", "-n", "1000" if self.smoke else "20000", *options)["p50_us"]
 
+    def spinning(self):
+        return self.program("memory_pingpong", "-n", "200" if self.smoke else "2000")["p50_us"]
+
     def qps(self, number):
         each = 5 if self.smoke else max(40, 20000 // number)
         return self.gbit("write", 65536, each, options=["-q", str(number), "-t", "16"])
@@ -232,12 +236,14 @@ SUITES = {
         ("half of ib_read_lat", lambda b: b.lat("ib_read_lat", 8) / 2),
         ("half of ib_atomic_lat", lambda b: b.lat("ib_atomic_lat", None) / 2),
         ("ib_write_lat, 99 %", lambda b: b.lat("ib_write_lat", 8, 5)),
+        ("WRITE, nobody in the library", lambda b: b.spinning()),
     ), (
         ("ib_write_lat / udp ping-pong", "ib_write_lat", "udp ping-pong", ("<=", 1.4)),
         ("ib_write_lat / with company", "ib_write_lat", "udp ping-pong, with company", None),
         ("ib_send_lat / udp ping-pong", "ib_send_lat", "udp ping-pong", ("<=", 1.4)),
         ("ib_read_lat / round trip", "half of ib_read_lat", "udp ping-pong", ("<=", 1.6)),
         ("ib_atomic_lat / round trip", "half of ib_atomic_lat", "udp ping-pong", ("<=", 1.6)),
+        ("nobody in the library / udp ping-pong", "WRITE, nobody in the library", "udp ping-pong", None),
         ("ib_write_lat, 99 % / 50 %", "ib_write_lat, 99 %", "ib_write_lat", ("<=", 3.0)),
     )),
     "buffer": ("Gbit/s", (
