@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures crocevia beside its rivals, interleaved in one run; medians, ratios round by round, JSON.
 
-    bench/run.py [write] [qps] [small] [cpu] [pcap] [lat] [buffer] [veth] [--rounds 5] [--json FILE] [--plot FILE] [--smoke]
+    bench/run.py [write] [qps] [small] [cpu] [pcap] [lat] [buffer] [veth] [--rounds 5] [--within NS] [--json FILE] [--plot FILE] [--smoke]
 
     write   ib_write_bw -s 65536 -m 4096 | iperf3 TCP | bare UDP trains of the same shape, and those with copies and CRC;
             ib_send_bw and ib_read_bw    | ib_write_bw
@@ -17,6 +17,8 @@
 
 All others between 127.0.0.2 and 127.0.0.3. --plot draws the figures and the ratios as SVG, PNG or PDF, by the name (bench/plot.py; needs
 matplotlib). Only ratios carry over to another machine, and only where nothing else runs.
+A hypervisor moves virtual processors about, and what goes from one to another then takes up to four times as long: the figures of a
+round are all taken at one distance (core_distance), or again. --within 100 waits for processors that share a cache.
 Needs `cargo build --release --workspace`, perftest and iperf3. --smoke runs each once with tiny counts and judges nothing.
 """
 
@@ -29,6 +31,7 @@ import os
 import resource
 import statistics
 import sys
+import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "tests", "system"))
@@ -72,6 +75,11 @@ class Bench:
         sender = f"/proc/{self.veth.holders[1].pid}/ns/net"
         return self.trains("-m", "1024", "-w", "1024", "--server", net.V4[0], "--client", net.V4[1], "--client-net", sender, *options,
                            enter=self.veth.enter(0))
+
+    def distance(self):
+        """Nanoseconds in which a cache line goes between the processors; 0 where that does not matter."""
+        nanoseconds = self.program("core_distance")["ns"]
+        return 0 if self.smoke else nanoseconds
 
     def perftest(self, program, options, column, env=None):
         """The figure in `column` of the one row that the client prints."""
@@ -274,16 +282,61 @@ def spread(values):
     return {"median": statistics.median(values), "min": min(values), "max": max(values), "all": values}
 
 
-def measure(bench, name, rounds):
+def alike(one, other):
+    """Whether two distances of the processors are the same but for noise: those within a cache and between two differ fourfold."""
+    return max(one, other) <= 1.6 * min(one, other)
+
+
+def steady(bench, function, distance):
+    """A figure taken while the processors were as far apart as `distance` ns; None if they do not stay so."""
+    for _ in range(6):
+        for _ in range(40):
+            if alike(bench.distance(), distance):
+                break
+            time.sleep(0.25)
+        else:
+            return None
+        value = function(bench)
+        if alike(bench.distance(), distance):
+            return value
+    return None
+
+
+def one_round(bench, runners, distance, told):
+    """A figure of each, all taken at one distance of the processors; None if that does not last."""
+    samples = {}
+    for runner, function in runners:
+        print(f"\r{told}, {runner:<30}", end="", file=sys.stderr, flush=True)
+        samples[runner] = steady(bench, function, distance) if distance else function(bench)
+        if samples[runner] is None:
+            return None
+    return samples
+
+
+def measure(bench, name, rounds, within=None):
     unit, runners, ratios = SUITES[name]
-    samples = {n: [] for n, _ in runners}
-    for number in range(rounds):
+    samples, distances, moved = {n: [] for n, _ in runners}, [], 0
+    while len(distances) < rounds and moved <= 3 * rounds:
+        number = len(distances)
+        distance = bench.distance()
+        if within and distance > within:
+            moved += 1
+            time.sleep(2)
+            continue
         # Every other round backwards: no rival always runs in another's wake.
-        for runner, function in runners if number % 2 == 0 else reversed(runners):
-            print(f"\r{name}: round {number + 1}/{rounds}, {runner:<30}", end="", file=sys.stderr, flush=True)
-            samples[runner].append(function(bench))
+        order = runners if number % 2 == 0 else tuple(reversed(runners))
+        taken = one_round(bench, order, distance, f"{name}: round {number + 1}/{rounds}")
+        if taken is None:
+            moved += 1
+            continue
+        distances.append(distance)
+        for runner, value in taken.items():
+            samples[runner].append(value)
     print("\r" + " " * 70 + "\r", end="", file=sys.stderr)
-    result = {"unit": unit, "rounds": rounds, "figures": {n: spread(v) for n, v in samples.items()}, "ratios": {}}
+    if not distances:
+        raise harness.Fail(f"  no round of {name}: the processors do not stay where they are (bench/programs, core_distance)")
+    result = {"unit": unit, "rounds": len(distances), "distance_ns": distances, "moved": moved,
+              "figures": {n: spread(v) for n, v in samples.items()}, "ratios": {}}
     for title, top, bottom, target in ratios:
         entry = spread([a / b for a, b in zip(samples[top], samples[bottom])] if bottom else samples[top])
         if target:
@@ -295,6 +348,9 @@ def measure(bench, name, rounds):
 
 def show(name, result):
     print(f"{name} ({result['unit']}, {result['rounds']} rounds: median, min .. max)")
+    near, far = min(result["distance_ns"]), max(result["distance_ns"])
+    given_up = f"; {result['moved']} times they moved" if result["moved"] else ""
+    print(f"  a cache line took {near:.0f} .. {far:.0f} ns between the processors{given_up}")
     for title, f in result["figures"].items():
         print(f"  {title:<44} {f['median']:9.2f}   {f['min']:.2f} .. {f['max']:.2f}")
     for title, f in result["ratios"].items():
@@ -309,6 +365,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", metavar="FILE", help="write the result there too")
     parser.add_argument("--plot", metavar="FILE", help="draw the result: .svg, .png or .pdf")
+    parser.add_argument("--within", type=float, metavar="NS", help="only while a cache line takes no longer between the processors")
     parser.add_argument("--smoke", action="store_true", help="one round, tiny counts, nothing judged")
     parser.add_argument("--bin", default=os.path.join(ROOT, "target", "release"), help="where the built programs are")
     args = parser.parse_args()
@@ -323,7 +380,7 @@ def main():
     try:
         for name in args.suite or SUITES:
             try:
-                results[name] = measure(bench, name, 1 if args.smoke else args.rounds)
+                results[name] = measure(bench, name, 1 if args.smoke else args.rounds, args.within)
             except harness.Skip as why:
                 print(f"bench {name}: skipped: {why}")
                 continue
