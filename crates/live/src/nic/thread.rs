@@ -37,6 +37,11 @@ pub(super) const URGENT_NS: u64 = 150_000;
 /// After the last packet the thread looks for more for this long before it sleeps: longer than an
 /// owed acknowledgement waits for company.
 const LINGER_NS: u64 = 30_000;
+/// One who yields and comes back only after so long shares the processor with somebody who spins on
+/// memory. For a while then it sleeps at once instead: a packet that wakes it up gives it the
+/// processor, to yield leaves it for a whole time slice.
+const CROWDED_NS: u64 = 200_000;
+const CROWDED_FOR_NS: u64 = 100_000_000;
 /// For so long after the last packet it wakes up now and then, so that calls which set a later
 /// timer need not wake it.
 const ALERT_NS: u64 = 500_000_000;
@@ -50,6 +55,7 @@ pub(super) fn start(shared: &Arc<Shared>) -> io::Result<JoinHandle<()>> {
     let shared = Arc::clone(shared);
     sys::spawn("crocevia-nic", STACK, move || {
         sys::precise_timers();
+        sys::short_slices();
         let _own = OwnThread::begin();
         run(&shared);
     })
@@ -60,6 +66,7 @@ fn run(shared: &Shared) {
     // When it last did something, in nanoseconds of the clock.
     let mut worked: Option<u64> = None;
     let mut left = false;
+    let mut crowded_until = 0;
     while !shared.stop.load(Ordering::Acquire) {
         if parting::is_wanted() && !left {
             left = true;
@@ -93,9 +100,13 @@ fn run(shared: &Shared) {
             continue;
         }
         let idle_ns = worked.map_or(u64::MAX, |at| now_ns.saturating_sub(at));
-        if idle_ns < LINGER_NS {
+        if idle_ns < LINGER_NS && crowded_until < now_ns {
             drop(state);
             sys::yield_now();
+            let back_ns = shared.clock.ns();
+            if back_ns - now_ns.min(back_ns) > CROWDED_NS {
+                crowded_until = back_ns + CROWDED_FOR_NS;
+            }
             continue;
         }
         let mut sleep_ns = state.deadline().map_or(u64::MAX, |d| ns_until(d, now));
