@@ -47,7 +47,7 @@ impl Seen {
     fn read(bytes: &[u8], of: usize) -> Option<Self> {
         let (source, target, at): (IpAddr, IpAddr, usize) = match bytes.first()? >> 4 {
             4 if bytes.get(9) == Some(&17) => {
-                let ip = |at: usize| Some(Ipv4Addr::from(*bytes[at..].first_chunk::<4>()?));
+                let ip = |at: usize| Some(Ipv4Addr::from(*bytes.get(at..)?.first_chunk::<4>()?));
                 (ip(12)?.into(), ip(16)?.into(), usize::from(bytes[0] & 15) * 4)
             }
             6 if bytes.get(6) == Some(&17) => {
