@@ -114,7 +114,8 @@ impl Requester {
         sh: &mut Shared<M>,
         b: &mut Builder<'_>,
     ) {
-        if !std::mem::take(&mut self.probe.due) || self.rnr.is_some() || self.nxt <= self.una {
+        let due = std::mem::take(&mut self.probe.due) && q.kind.is_reliable();
+        if !due || self.rnr.is_some() || self.nxt <= self.una {
             return;
         }
         let Some(wqe) = self.queue.wqes.front().copied() else { return };

@@ -241,7 +241,7 @@ impl Requester {
     /// The request at the cursor fails once all before it have been acknowledged: what has left it
     /// to this one to ask for that is asked for by a probe.
     fn set_failed(&mut self, status: WcStatus) {
-        if self.since_ack_request > 0 && !self.awaits_ack() {
+        if self.since_ack_request > 0 {
             self.probe.hurry();
         }
         if let Some(w) = self.queue.wqes.get_mut(self.cursor) {

@@ -104,20 +104,35 @@ fn a_stream_of_signaled_messages_asks_at_intervals() {
     assert!(asked.len() < 30, "{asked:?}");
 }
 
+/// A request that fails at this side when its turn comes.
+fn post_bad(b: &mut Bench, wr_id: u64) {
+    let bad = [Sge { addr: LOCAL, length: 8, lkey: LKey::new(0x4242) }];
+    let (op, data) = (SendOp::Write(THERE), SendData::Sges(&bad));
+    let wr = SendRequest { wr_id, op, flags: SendFlags::SIGNALED, data, datagram: None };
+    b.post_raw(&wr).expect("it fails in its turn");
+}
+
 #[test]
 fn who_was_left_the_asking_and_fails_here_asks_by_a_probe() {
     let mut b = Bench::rc();
-    b.post(1, SendOp::Write(THERE), 8);
-    b.lines();
-    b.inject(b.acknowledge(100, 1));
-    b.post_with(2, SendOp::Write(THERE), 8, SILENT).expect("a good request");
-    let bad = [Sge { addr: LOCAL, length: 8, lkey: LKey::new(0x4242) }];
-    let (op, data) = (SendOp::Write(THERE), SendData::Sges(&bad));
-    let wr = SendRequest { wr_id: 3, op, flags: SendFlags::SIGNALED, data, datagram: None };
-    b.post_raw(&wr).expect("it fails in its turn");
+    b.post_with(1, SendOp::Write(THERE), 8, SILENT).expect("a good request");
+    post_bad(&mut b, 2);
     let lines = b.lines();
     assert_eq!(lines.len(), 2, "{lines:?}");
-    assert!(!lines[0].contains(" A ") && lines[1].starts_with("WriteOnly 101 A "), "{lines:?}");
+    assert!(!lines[0].contains(" A ") && lines[1].starts_with("WriteOnly 100 A "), "{lines:?}");
+    b.inject(b.acknowledge(100, 1));
+    assert_eq!(b.sends(), ["2 LocProtErr"]);
+}
+
+#[test]
+fn an_answer_that_is_due_to_an_earlier_message_does_not_do_for_what_followed() {
+    let mut b = Bench::rc();
+    b.post(1, SendOp::Write(THERE), 8);
+    b.post(2, SendOp::Write(THERE), 8);
+    post_bad(&mut b, 3);
+    let asks: Vec<(u32, bool)> =
+        b.sent().iter().map(|p| (p.bth.psn.get(), p.bth.ack_request)).collect();
+    assert_eq!(asks, [(100, true), (101, false), (100, true)], "the last one is a probe");
     b.inject(b.acknowledge(101, 2));
-    assert_eq!(b.sends(), ["1 RdmaWrite 8B", "3 LocProtErr"]);
+    assert_eq!(b.sends(), ["1 RdmaWrite 8B", "2 RdmaWrite 8B", "3 LocProtErr"]);
 }
