@@ -6,6 +6,7 @@
 mod delivery;
 mod groups;
 mod interface;
+mod pace;
 mod parting;
 mod remark;
 mod state;

@@ -4,6 +4,7 @@
 use engine::{Device, Event, Payload, Priorities, Train};
 use wire::{Instant, Packet, Span};
 
+use super::pace::Pace;
 use super::remark;
 use crate::counters::LinkCounters;
 use crate::faultlog::FaultNews;
@@ -24,6 +25,7 @@ pub(super) struct State {
     device: Device<ProcessMemory>,
     link: UdpLink,
     train: Train,
+    pace: Pace,
     /// When the next step is due if nothing arrives and nobody calls.
     deadline: Option<Instant>,
 }
@@ -31,7 +33,7 @@ pub(super) struct State {
 impl State {
     pub(super) fn new(device: Device<ProcessMemory>, link: UdpLink) -> Self {
         let deadline = link.next_due();
-        Self { device, link, train: Train::default(), deadline }
+        Self { device, link, train: Train::default(), pace: Pace::default(), deadline }
     }
 
     pub(super) fn device(&mut self) -> &mut Device<ProcessMemory> {
@@ -49,6 +51,12 @@ impl State {
     /// When the next step is due.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.deadline
+    }
+
+    /// Whether more of a stream of bulk data will come whatever this side does, as far as packets
+    /// tell that have come since the last call; and nothing is due within `span`.
+    pub(super) fn may_doze(&mut self, now: Instant, span: Span) -> bool {
+        self.pace.is_sure_of_more() && !self.deadline.is_some_and(|at| at.is_due(now + span))
     }
 
     /// Appends what the link has to wait for.
@@ -78,16 +86,19 @@ impl State {
 
     /// Receives a batch; how much it was.
     fn take(&mut self, now: Instant, everywhere: bool) -> usize {
-        let Self { device, link, .. } = self;
+        let Self { device, link, pace, .. } = self;
         let captured = link.is_captured();
+        let mut batch = pace.batch();
         let mut sink = |packet: &Packet<Payload<'_>>| {
             if captured {
                 return remark::receive(device, now, packet);
             }
+            batch.packet(packet);
             device.receive(now, packet);
             None
         };
         let arrived = link.receive(now, everywhere, &mut sink);
+        batch.end(now, arrived == 0);
         arrived + link.release(now, device, remark::said)
     }
 

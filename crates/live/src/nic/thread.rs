@@ -1,7 +1,7 @@
 //! The NIC's own thread: it sleeps on the link's descriptors and a doorbell, and drives the device
 //! whenever no poller does. While somebody polls it sleeps on a timer, which the poller puts off,
 //! so that it costs next to nothing and does not fight for the lock; while it drives and packets
-//! flow it does not sleep.
+//! flow it does not sleep, except for moments between the trains of a stream of bulk data.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+use wire::Span;
 
 use super::{STEP_BATCHES, Shared, parting};
 use crate::capture;
@@ -37,6 +39,11 @@ pub(super) const URGENT_NS: u64 = 150_000;
 /// After the last packet the thread looks for more for this long before it sleeps: longer than an
 /// owed acknowledgement waits for company.
 const LINGER_NS: u64 = 30_000;
+/// In a stream of bulk data it sleeps for so long instead, whatever comes: the next train is sure
+/// to come, and several at a time cost less. A window of some MiB holds a millisecond of a stream.
+const DOZE: Span = Span::from_us(50);
+/// Not with less receive buffer than this, as the kernel counts it.
+const DOZE_BUFFER: u64 = 1 << 20;
 /// One who yields and comes back only after so long shares the processor with somebody who spins on
 /// memory. For a while then it sleeps at once instead: a packet that wakes it up gives it the
 /// processor, to yield leaves it for a whole time slice.
@@ -67,6 +74,8 @@ fn run(shared: &Shared) {
     let mut worked: Option<u64> = None;
     let mut left = false;
     let mut crowded_until = 0;
+    // What comes meanwhile has to lie somewhere.
+    let may_doze = shared.receive_buffer >= DOZE_BUFFER;
     while !shared.stop.load(Ordering::Acquire) {
         if parting::is_wanted() && !left {
             left = true;
@@ -100,7 +109,8 @@ fn run(shared: &Shared) {
             continue;
         }
         let idle_ns = worked.map_or(u64::MAX, |at| now_ns.saturating_sub(at));
-        if idle_ns < LINGER_NS && crowded_until < now_ns {
+        let dozes = may_doze && idle_ns < LINGER_NS && state.may_doze(now, DOZE);
+        if idle_ns < LINGER_NS && !dozes && crowded_until < now_ns {
             drop(state);
             sys::yield_now();
             let back_ns = shared.clock.ns();
@@ -115,7 +125,13 @@ fn run(shared: &Shared) {
         }
         fds.clear();
         bells(shared, left, &mut fds);
-        state.interests(&mut fds);
+        if dozes {
+            sleep_ns = DOZE.as_ps() / 1000;
+            // It then looks out for more as after the last packet.
+            worked = Some(now_ns + sleep_ns);
+        } else {
+            state.interests(&mut fds);
+        }
         // Under the lock: a call that sets an earlier timer sees when the thread wakes.
         shared.wakes.store(now_ns.saturating_add(sleep_ns), Ordering::Release);
         drop(state);
