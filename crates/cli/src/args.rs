@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 
+use crate::cmd::doctor::args::DoctorArgs;
 use crate::cmd::perf::plan::{PerfRecord, Plan};
 use crate::error::{Failure, Result};
 
@@ -23,6 +24,7 @@ pub(crate) enum Command {
     Gids(ListArgs),
     Devinfo(DevinfoArgs),
     Stat(StatArgs),
+    Doctor(DoctorArgs),
     TcpPeer(IpAddr),
 }
 
@@ -34,6 +36,7 @@ Examples:
   crocevia perf write-bw --pair                  bandwidth of RDMA WRITE between two processes
   crocevia link                                  what RDMA devices there are
   crocevia stat -w                               what running programs send and receive
+  crocevia doctor                                what is misconfigured on this host
 
 Environment:
   CROCEVIA_ADDR     address or interface that the device is to have (--addr)
@@ -63,6 +66,7 @@ enum CommandRecord {
     Gids(GidsRecord),
     Devinfo(DevinfoArgs),
     Stat(StatArgs),
+    Doctor(DoctorArgs),
     #[command(hide = true)]
     TcpPeer(TcpPeerRecord),
 }
@@ -298,7 +302,7 @@ impl StatArgs {
     }
 }
 
-fn seconds(text: &str) -> std::result::Result<Duration, String> {
+pub(crate) fn seconds(text: &str) -> std::result::Result<Duration, String> {
     let value = text.parse::<f64>().ok().filter(|value| (0.01..=86_400.0).contains(value));
     value.map(Duration::from_secs_f64).ok_or_else(|| "expected 0.01 to 86400 seconds".to_owned())
 }
@@ -341,6 +345,7 @@ fn plan(record: CommandRecord) -> Result<Command> {
         CommandRecord::Gids(args) => Command::Gids(args.list),
         CommandRecord::Devinfo(args) => Command::Devinfo(args),
         CommandRecord::Stat(args) => Command::Stat(args),
+        CommandRecord::Doctor(args) => Command::Doctor(args),
         CommandRecord::TcpPeer(TcpPeerRecord { addr, port: _, announce: _ }) => {
             Command::TcpPeer(addr)
         }

@@ -17,7 +17,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             match &failure {
-                Failure::BrokenPipe => {}
+                Failure::BrokenPipe | Failure::Findings => {}
                 Failure::Help(text) => render::plain(text),
                 failure => render::error(&failure.to_string()),
             }
@@ -36,6 +36,7 @@ fn dispatch(command: Command) -> Result<()> {
         Command::Gids(args) => cmd::gids::run(&args),
         Command::Devinfo(args) => cmd::devinfo::run(&args),
         Command::Stat(args) => cmd::stat::run(&args),
+        Command::Doctor(args) => cmd::doctor::run(&args),
         Command::TcpPeer(addr) => cmd::demo::tcp_peer(addr),
     }
 }

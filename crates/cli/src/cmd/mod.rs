@@ -2,6 +2,7 @@
 
 pub(crate) mod demo;
 pub(crate) mod devinfo;
+pub(crate) mod doctor;
 pub(crate) mod gids;
 pub(crate) mod link;
 pub(crate) mod perf;

@@ -1,6 +1,7 @@
 //! The command as its users meet it: the real binary, its output, exit codes and environment.
 
 mod demo;
+mod doctor;
 mod help;
 mod list;
 mod perf;

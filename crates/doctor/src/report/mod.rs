@@ -1,0 +1,63 @@
+//! What is told: the hosts' devices and interfaces, findings, what was not read; as text here and
+//! as JSON by serde. What is wrong is decided by the rules.
+
+mod table;
+mod text;
+
+use serde::Serialize;
+
+use crate::catalogue::Severity;
+use crate::finding::Finding;
+use crate::host::{Asked, Host};
+use crate::reader::Note;
+use crate::rules::{Samples, judge};
+
+pub(crate) use text::wrap;
+
+/// A host's findings, ready to be shown.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The host's name.
+    pub host: Option<String>,
+    /// Seconds between two readings.
+    pub seconds: Option<f64>,
+    /// Whether there were two readings.
+    pub compared: bool,
+    /// The RoCE ports.
+    pub ports: Vec<table::PortRow>,
+    /// The interfaces.
+    pub interfaces: Vec<table::InterfaceRow>,
+    /// What is wrong, most severe first.
+    pub findings: Vec<Finding>,
+    /// What was not read, and why.
+    pub not_read: Vec<Note>,
+    #[serde(skip)]
+    others: Vec<String>,
+}
+
+impl Report {
+    /// Judges.
+    pub fn new(samples: Samples<'_>, asked: &Asked) -> Self {
+        let host: &Host = samples.now;
+        Self {
+            host: host.name.clone(),
+            seconds: samples.seconds.filter(|_| samples.before.is_some()),
+            compared: samples.before.is_some(),
+            ports: table::ports(samples),
+            interfaces: table::interfaces(host),
+            findings: judge(samples, asked),
+            not_read: host.notes.clone(),
+            others: host.others.clone(),
+        }
+    }
+
+    /// How many findings are of a severity.
+    pub fn count(&self, severity: Severity) -> usize {
+        self.findings.iter().filter(|finding| finding.severity == severity).count()
+    }
+
+    /// The summary that a person reads.
+    pub fn text(&self) -> String {
+        text::summary(self)
+    }
+}

@@ -1,0 +1,67 @@
+//! The summaries of the recorded hosts as snapshots, and what their JSON holds.
+
+use doctor::Asked;
+
+use crate::host::{HOSTS, codes, compared, host, report};
+
+#[test]
+fn summaries() {
+    for name in HOSTS {
+        insta::assert_snapshot!(*name, report(&host(name), &Asked::default()).text());
+    }
+    insta::assert_snapshot!("two-readings", compared(&host("cx5-good"), &host("cx5-later")).text());
+}
+
+#[test]
+fn well_configured_hosts_have_no_finding() {
+    for name in ["cx5-good", "bnxt-good", "softroce-vm"] {
+        let report = report(&host(name), &Asked::default());
+        assert_eq!(codes(&report), [""; 0], "{name}: {}", report.text());
+    }
+}
+
+#[test]
+fn a_host_without_rdma_is_not_judged_for_pfc() {
+    let plain = host("plain");
+    assert_eq!(codes(&report(&plain, &Asked::default())), ["H075"]);
+    // The interface that was asked for is judged as one for RoCE; nothing of PFC is known of it.
+    let asked = Asked { interface: Some("eth0".to_owned()), ..Asked::default() };
+    assert_eq!(codes(&report(&plain, &asked)), ["H075"]);
+}
+
+#[test]
+fn json_has_the_values_and_where_they_were_seen() {
+    let report = report(&host("cx5-bare"), &Asked::default());
+    let json = serde_json::to_value(&report).expect("a report has a JSON form");
+    let first = &json["findings"][0];
+    assert_eq!(first["severity"], "error");
+    for finding in json["findings"].as_array().expect("a list") {
+        assert!(finding["finding"].as_str().is_some_and(|code| code.starts_with('H')), "{finding}");
+        assert!(finding["to_do"].as_str().is_some_and(|text| !text.is_empty()), "{finding}");
+        let found = finding["found"].as_array().expect("a list");
+        assert!(!found.is_empty(), "{finding}");
+        for evidence in found {
+            assert!(evidence["from"].as_str().is_some_and(|from| !from.is_empty()), "{evidence}");
+        }
+    }
+    assert_eq!(json["ports"][0]["port"], "mlx5_0/1");
+    assert_eq!(json["interfaces"][0]["mtu"], 1500);
+}
+
+#[test]
+fn text_is_at_most_100_wide_where_words_allow() {
+    for name in HOSTS {
+        for line in report(&host(name), &Asked::default()).text().lines() {
+            let long_word = line.split(' ').any(|word| word.len() > 60);
+            assert!(line.chars().count() <= 100 || long_word, "{name}: {line}");
+        }
+    }
+}
+
+#[test]
+fn a_device_that_is_asked_for_is_the_only_one_judged() {
+    let asked = Asked { device: Some("mlx5_3".to_owned()), ..Asked::default() };
+    let report = report(&host("cx6-tangled"), &asked);
+    assert!(report.findings.iter().all(|finding| !finding.subject.contains("mlx5_2")));
+    assert_eq!(report.ports.len(), 1);
+}
