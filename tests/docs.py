@@ -9,7 +9,7 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 RULES = "crates/engine/tests/rules"
 SOURCES = {"wire": "crates/wire", "live": "crates/live", "cabi": "crates/cabi"}
-PAGES = ("README.md", "ARCHITECTURE.md", "STYLE.md", "docs/conformance.md", "docs/counters.md", "tools/rxe-vm/README.md")
+PAGES = ("README.md", "ARCHITECTURE.md", "STYLE.md", "docs/conformance.md", "docs/counters.md", "docs/doctor.md", "tools/rxe-vm/README.md")
 
 
 def text(path):

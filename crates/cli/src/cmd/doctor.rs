@@ -103,6 +103,9 @@ fn gather(source: &dyn Source, asked: &Asked) -> Result<Host> {
         let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         return Err(unreadable(format!("no interface {name}; interfaces here: {there}")));
     }
+    if let (Some(pid), None, None) = (asked.pid, &host.process.memlock, &host.process.cpus) {
+        return Err(unreadable(format!("no process {pid} whose limits or status can be read")));
+    }
     if !host.readable {
         return Err(unreadable(
             "nothing of a host to read: expected sys/class/net or sys/class/infiniband there; \
@@ -138,9 +141,8 @@ fn explain(code: &str) -> Result<()> {
         Some(rule) => render::text(&rule.explain()),
         None => {
             let (first, last) = (Rule::ALL[0].code(), Rule::ALL[Rule::ALL.len() - 1].code());
-            Err(Failure::usage(format!(
-                "--explain {code}: expected a code from {first} to {last}; `--explain all` lists them"
-            )))
+            let expected = format!("expected a code from {first} to {last}");
+            Err(Failure::usage(format!("--explain {code}: {expected}; `--explain all` lists them")))
         }
     }
 }

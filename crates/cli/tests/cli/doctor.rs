@@ -1,5 +1,5 @@
-//! `crocevia doctor`: exit statuses, directories, recordings, tools that misbehave. What is found on
-//! which host is tested in `crates/doctor`.
+//! `crocevia doctor`: exit statuses, directories, recordings, tools that misbehave. What is found
+//! on which host is tested in `crates/doctor`.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -58,6 +58,7 @@ fn wrong_arguments_are_2() {
     fail(&mut with(&["--interface", "eth9"]), 2, &["no interface eth9", "ens1f0np0"]);
     fail(&mut with(&["--device", "mlx5_9"]), 2, &["no RoCE device mlx5_9", "mlx5_0"]);
     fail(&mut with(&["--interface", "../../etc"]), 2, &["expected a name"]);
+    fail(&mut with(&["--pid", "17"]), 2, &["no process 17"]);
     fail(&mut with(&["--interval", "1"]), 2, &["--interval"]);
     fail(&mut with(&["--record", "/nonexistent/x"]), 2, &["--record"]);
     fail(&mut crocevia(&["doctor", "--before", &good]), 2, &["--after"]);

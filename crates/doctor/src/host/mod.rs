@@ -111,7 +111,7 @@ impl Host {
         self.devices.iter().find(|device| device.name == name)
     }
 
-    /// The interfaces with a link that carry an interface: itself, or what a VLAN or bond stands on.
+    /// The interfaces with a link that carry one: itself, or what a VLAN or bond stands on.
     pub fn physical<'a>(&'a self, name: &str) -> Vec<&'a Interface> {
         let mut open = vec![(name.to_owned(), 0)];
         let mut found: Vec<&Interface> = Vec::new();

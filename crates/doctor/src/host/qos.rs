@@ -22,8 +22,8 @@ pub struct Qos {
     pub dcbx: Option<Seen<DcbxMode>>,
     /// What tells a packet's priority.
     pub trust: Option<Seen<Trust>>,
-    /// The priority of each DSCP.
-    pub dscp_priority: Option<Seen<[u8; 64]>>,
+    /// The priority of each DSCP, as far as it is known.
+    pub dscp_priority: Option<Seen<[Option<u8>; 64]>>,
     /// Priorities with PFC, as a mask.
     pub pfc: Option<Seen<u8>>,
     /// Receive buffers.
@@ -48,7 +48,7 @@ impl Qos {
             return None;
         }
         match &self.dscp_priority {
-            Some(map) => Some(map.map(map.value[usize::from(dscp & 63)])),
+            Some(map) => Some(map.map(map.value[usize::from(dscp & 63)]?)),
             // Devices map by the class selector unless told otherwise.
             None => Some(Seen { value: (dscp & 63) >> 3, from: trust.from.clone() }),
         }
@@ -112,10 +112,11 @@ impl Qos {
             seen.map(entries)
         });
         if let Some(seen) = entries.filter(|seen| !seen.value.is_empty()) {
-            // mlx5 trusts DSCP as soon as there is an entry, and maps the others to 0.
-            let mut map = [0; 64];
+            // Drivers trust DSCP as soon as there is an entry. A DSCP without one has priority 0;
+            // with mlx5 the one that the firmware had for it, which nobody tells.
+            let mut map = [if mlx5 { None } else { Some(0) }; 64];
             for (dscp, priority) in &seen.value {
-                map[*dscp] = *priority;
+                map[*dscp] = Some(*priority);
             }
             self.dscp_priority = Some(seen.map(map));
             self.trust = Some(seen.map(Trust::Dscp));

@@ -42,11 +42,16 @@ impl FromStr for CpuSet {
 
     fn from_str(text: &str) -> Result<Self, ()> {
         let mut cpus = BTreeSet::new();
+        let mut named = 0usize;
         for range in text.trim().split(',').filter(|range| !range.is_empty()) {
             let (first, last) = range.split_once('-').unwrap_or((range, range));
             let first: usize = first.trim().parse().map_err(drop)?;
             let last: usize = last.trim().parse().map_err(drop)?;
-            if first > last || last >= limits::CPUS {
+            // A list that names more than there can be names some again and again.
+            named = last
+                .checked_sub(first)
+                .map_or(usize::MAX, |more| named.saturating_add(more).saturating_add(1));
+            if first > last || last >= limits::CPUS || named > limits::CPUS {
                 return Err(());
             }
             cpus.extend(first..=last);
@@ -84,7 +89,7 @@ mod tests {
         for text in ["", "0", "0-3", "0,2-3,8"] {
             assert_eq!(text.parse::<CpuSet>().unwrap().to_string(), text);
         }
-        for text in ["x", "3-1", "0-99999999", "1--2", "-1"] {
+        for text in ["x", "3-1", "0-99999999", "1--2", "-1", "0-4095,0"] {
             assert!(text.parse::<CpuSet>().is_err(), "{text}");
         }
     }

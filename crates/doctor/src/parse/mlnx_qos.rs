@@ -38,7 +38,7 @@ pub enum DcbxMode {
 pub(crate) struct MlnxQos {
     pub(crate) dcbx: Option<DcbxMode>,
     pub(crate) trust: Option<Trust>,
-    pub(crate) dscp_priority: Option<[u8; 64]>,
+    pub(crate) dscp_priority: Option<[Option<u8>; 64]>,
     pub(crate) buffer_bytes: Option<Vec<u64>>,
     pub(crate) cable_m: Option<f64>,
     pub(crate) pfc: Option<u8>,
@@ -58,11 +58,11 @@ fn row(line: &str, word: &str) -> Option<[u8; 8]> {
 }
 
 /// The priority of each DSCP of `prio:N dscp:07,06,…`.
-fn dscp_line(line: &str, map: &mut [u8; 64]) -> Option<()> {
+fn dscp_line(line: &str, map: &mut [Option<u8>; 64]) -> Option<()> {
     let (priority, list) = line.strip_prefix("prio:")?.split_once(" dscp:")?;
     let priority: u8 = priority.trim().parse().ok().filter(|p| *p < 8)?;
     for dscp in list.split(',').filter(|word| !word.trim().is_empty()) {
-        put(map, dscp, priority)?;
+        put(map, dscp, Some(priority))?;
     }
     Some(())
 }
@@ -99,7 +99,7 @@ pub(crate) fn parse(text: &str) -> MlnxQos {
                 _ => None,
             };
         } else if line.starts_with("prio:") {
-            dscp_line(line, found.dscp_priority.get_or_insert([0; 64]));
+            dscp_line(line, found.dscp_priority.get_or_insert([None; 64]));
         } else if let Some(sizes) = line.strip_prefix("Receive buffer size (bytes):") {
             let sizes = sizes.split(',').map_while(|size| size.trim().parse().ok()).take(8);
             found.buffer_bytes = Some(sizes.collect()).filter(|sizes: &Vec<u64>| !sizes.is_empty());
@@ -141,7 +141,7 @@ mod tests {
         let found = parse(TEXT);
         assert_eq!(found.dcbx, Some(DcbxMode::Os));
         assert_eq!(found.trust, Some(Trust::Dscp));
-        assert_eq!(found.dscp_priority.unwrap()[26], 3);
+        assert_eq!(found.dscp_priority.unwrap()[26..28], [Some(3), None]);
         assert_eq!(found.buffer_bytes.as_deref(), Some(&[20016, 156_096, 0, 0, 0, 0, 0, 0][..]));
         assert_eq!(found.cable_m, Some(7.0));
         assert_eq!(found.pfc, Some(8));

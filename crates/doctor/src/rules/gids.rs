@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use crate::catalogue::Rule;
 use crate::finding::{Evidence, Finding};
-use crate::host::{Gid, Host, Interface, RoceVersion};
+use crate::host::{Asked, Gid, Host, Interface, RoceVersion};
 use crate::parse::ip::same_subnet;
 use crate::reader::Seen;
 use crate::rules::PortCase;
@@ -93,12 +93,16 @@ fn missing(case: &PortCase<'_>, v2: &[&Gid], out: &mut Vec<Finding>) {
 }
 
 /// Interfaces in one subnet: of each that carries RoCE, whether ARP and routing keep it apart.
-pub(super) fn judge_subnets(host: &Host, out: &mut Vec<Finding>) {
+pub(super) fn judge_subnets(host: &Host, asked: &Asked, out: &mut Vec<Finding>) {
     if host.devices.is_empty() {
         return;
     }
     let from = host.addresses_from.clone().unwrap_or_default();
-    for interface in host.interfaces.iter().filter(|interface| interface.carries_roce) {
+    let wanted = |interface: &&Interface| {
+        let only = asked.interface.as_ref();
+        interface.carries_roce && only.is_none_or(|name| *name == interface.name)
+    };
+    for interface in host.interfaces.iter().filter(wanted) {
         let neighbour = host
             .addresses
             .iter()

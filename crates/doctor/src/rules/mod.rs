@@ -48,7 +48,13 @@ impl<'a> Samples<'a> {
 /// Everything that is wrong, most severe first.
 pub fn judge(samples: Samples<'_>, asked: &Asked) -> Vec<Finding> {
     let mut out = Vec::new();
-    let ports = ports(samples);
+    let mut ports = ports(samples);
+    if let Some(name) = &asked.interface {
+        let own = |case: &PortCase<'_>| {
+            case.logical.iter().chain(&case.physical).any(|i| i.name == *name)
+        };
+        ports.retain(own);
+    }
     for port in &ports {
         port::judge(port, ports.len(), asked, &mut out);
         gids::judge(port, &mut out);
@@ -63,7 +69,7 @@ pub fn judge(samples: Samples<'_>, asked: &Asked) -> Vec<Finding> {
         pauses::judge(&link, &mut out);
     }
     mtu::judge(samples.now, asked, &mut out);
-    gids::judge_subnets(samples.now, &mut out);
+    gids::judge_subnets(samples.now, asked, &mut out);
     machine::judge(samples.now, asked, &mut out);
     out.sort_by(|a, b| {
         let key = |f: &Finding| (std::cmp::Reverse(f.severity), f.rule, f.subject.clone());

@@ -2,7 +2,7 @@
 
 use crate::catalogue::{Rule, Severity};
 use crate::finding::{Evidence, Finding};
-use crate::host::{Asked, Interface};
+use crate::host::{Asked, Device, Interface};
 use crate::rules::PortCase;
 
 pub(super) fn judge(case: &PortCase<'_>, ports: usize, asked: &Asked, out: &mut Vec<Finding>) {
@@ -117,5 +117,28 @@ fn pcie(case: &PortCase<'_>, out: &mut Vec<Finding>) {
         out.push(found.with(Evidence::new("port", rate_gbps, &rate.from)));
     } else if pcie.max_width.as_ref().is_some_and(|max| width.value < max.value) {
         out.push(finding(Rule::PcieReduced));
+    } else if pcie.max_speed.as_ref().is_some_and(|max| speed.value < max.value)
+        && let (Some(gbps), Some(together)) = (pcie.gbps(), ports_of_card(case))
+        && gbps * 1000.0 < together as f64
+    {
+        let evidence = [
+            Evidence::new("which carry", format!("{gbps:.0} Gb/s"), &speed.from),
+            Evidence::new("ports of the card", format!("{} Gb/s", together / 1000), "their rates"),
+        ];
+        let mut found = finding(Rule::PcieReduced);
+        found.found.extend(evidence);
+        out.push(found);
     }
+}
+
+/// The rates of all ports with a link of the card, whose functions differ behind the dot of the PCI
+/// address, Mb/s.
+fn ports_of_card(case: &PortCase<'_>) -> Option<u64> {
+    fn card(device: &Device) -> Option<&str> {
+        Some(device.pci.as_deref()?.split('.').next().unwrap_or_default())
+    }
+    let own = card(case.device)?;
+    let devices = case.samples.now.devices.iter().filter(|device| card(device) == Some(own));
+    let ports = devices.flat_map(|device| &device.ports).filter(|port| port.is_active());
+    Some(ports.filter_map(|port| port.rate.as_ref()).map(|rate| rate.value).sum())
 }

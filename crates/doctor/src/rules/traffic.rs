@@ -304,7 +304,10 @@ pub(super) fn judge_link(link: &Link<'_>, out: &mut Vec<Finding>) {
 /// Marks and CNPs: whether the chain from one to the other holds here.
 fn congestion(case: &PortCase<'_>, tables: &Tables<'_>, out: &mut Vec<Finding>) {
     const SOME: u64 = 100;
-    let (marked, sent) = ("np_ecn_marked_roce_packets", "np_cnp_sent");
+    let pairs =
+        [("np_ecn_marked_roce_packets", "np_cnp_sent"), ("rx_ecn_marked_pkts", "tx_cnp_pkts")];
+    let there = pairs.into_iter().find(|(marked, _)| tables.events(marked).is_some());
+    let (marked, sent) = there.unwrap_or(pairs[0]);
     let (handled, ignored) = ("rp_cnp_handled", "rp_cnp_ignored");
     let name = case.interface();
     let priority = case.roce_priority().map_or_else(|| "PRIO".to_owned(), |p| p.to_string());

@@ -3,6 +3,7 @@
 use doctor::{Asked, Source, Tree, limits};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::sample::Index;
 
 use crate::host::Edit::Set;
 use crate::host::{HOSTS, codes, compared, edit, host, report};
@@ -111,12 +112,12 @@ fn names_in_files_are_not_taken_for_paths_or_options() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
     fn any_bytes_in_some_files(
         which in 0..HOSTS.len(),
-        changes in vec((any::<prop::sample::Index>(), vec(any::<u8>(), 0..200)), 1..40),
+        changes in vec((any::<Index>(), vec(any::<u8>(), 0..200)), 1..40),
     ) {
         let mut tree = host(HOSTS[which]);
         let paths = files(&tree);
@@ -129,7 +130,7 @@ proptest! {
     #[test]
     fn any_byte_changed_in_the_output_of_tools(
         which in 0..HOSTS.len(),
-        changes in vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0x20u8..0x7f), 1..60),
+        changes in vec((any::<Index>(), any::<Index>(), 0x20u8..0x7f), 1..60),
     ) {
         let mut tree = host(HOSTS[which]);
         let tools: Vec<String> =
@@ -144,5 +145,24 @@ proptest! {
             }
         }
         survives(&tree);
+    }
+
+    #[test]
+    fn any_bytes_in_every_file(
+        which in 0..HOSTS.len(),
+        pool in vec(any::<u8>(), 4096),
+        words in vec("[ -~]{0,12}[ :,\n-]", 400),
+        step in 1usize..97,
+    ) {
+        let original = host(HOSTS[which]);
+        let (mut raw, mut text) = (original.clone(), original.clone());
+        for (i, path) in files(&original).iter().enumerate() {
+            let at = i * step % 4000;
+            raw.set(path, &pool[at..at + i * 7 % 96]);
+            let at = i * step % 380;
+            text.set(path, words[at..at + i % 20].concat());
+        }
+        survives(&raw);
+        survives(&text);
     }
 }

@@ -65,3 +65,17 @@ fn a_device_that_is_asked_for_is_the_only_one_judged() {
     assert!(report.findings.iter().all(|finding| !finding.subject.contains("mlx5_2")));
     assert_eq!(report.ports.len(), 1);
 }
+
+#[test]
+fn an_interface_that_is_asked_for_is_the_only_one_judged() {
+    let asked = Asked { interface: Some("eth3".to_owned()), ..Asked::default() };
+    let report = report(&host("cx6-tangled"), &asked);
+    let of_eth3: Vec<&str> = report
+        .findings
+        .iter()
+        .filter(|f| f.subject.contains("eth3"))
+        .map(|f| f.rule.code())
+        .collect();
+    assert_eq!(of_eth3, ["H031", "H024", "H041", "H047"]);
+    assert!(report.findings.iter().all(|f| !f.subject.contains("eth2")), "{}", report.text());
+}

@@ -3,7 +3,8 @@
 
 use std::io::Read;
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -41,6 +42,11 @@ impl Source for Running {
 
     fn run(&self, command: &[&str]) -> Result<Vec<u8>, Unread> {
         let Some((program, arguments)) = command.split_first() else { return Err(Unread::NoTool) };
+        // Looked for here, since a directory of PATH that may not be entered is no answer.
+        let mut places = self.path.split(':').filter(|dir| dir.starts_with('/'));
+        let Some(program) = places.find_map(|dir| executable(&Path::new(dir).join(program))) else {
+            return Err(Unread::NoTool);
+        };
         let child = Command::new(program)
             .args(arguments)
             .env("LC_ALL", "C")
@@ -60,6 +66,12 @@ impl Source for Running {
     }
 }
 
+/// The path, if a program is there.
+fn executable(path: &Path) -> Option<PathBuf> {
+    let file = std::fs::metadata(path).ok()?;
+    (file.is_file() && file.permissions().mode() & 0o111 != 0).then(|| path.to_owned())
+}
+
 /// Waits for a tool, reading both of its outputs, and ends it when its time is over.
 fn finish(mut child: Child) -> Result<Vec<u8>, Unread> {
     let read = read_both(&mut child);
@@ -77,7 +89,11 @@ fn finish(mut child: Child) -> Result<Vec<u8>, Unread> {
     let line =
         text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("no word of why");
     let line: String = line.chars().take(COMPLAINT).collect();
-    Err(Unread::Failed(format!("ended with {status}: {line}")))
+    let ended = match status.code() {
+        Some(code) => format!("ended with status {code}"),
+        None => format!("ended by a {status}"),
+    };
+    Err(Unread::Failed(format!("{ended}: {line}")))
 }
 
 fn read_both(child: &mut Child) -> Result<(Vec<u8>, Vec<u8>), Unread> {

@@ -1,5 +1,6 @@
-//! GIDs, addresses, RDMA CM, subnets. Changes of a recorded host, and all findings that they make; the
-//! limits are those of the catalogue, worked out by hand.
+//! GIDs, addresses, RDMA CM, subnets.
+//! Changes of a recorded host, and all findings that they make; the limits are those of the
+//! catalogue, worked out by hand.
 
 use crate::catalogue::Case;
 use crate::host::Edit::{Set, Swap};

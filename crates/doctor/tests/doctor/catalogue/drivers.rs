@@ -1,5 +1,6 @@
-//! Other drivers: Soft-RoCE, and bnxt by dcb. Changes of a recorded host, and all findings that they make; the
-//! limits are those of the catalogue, worked out by hand.
+//! Other drivers: Soft-RoCE, and bnxt by dcb.
+//! Changes of a recorded host, and all findings that they make; the limits are those of the
+//! catalogue, worked out by hand.
 
 use crate::catalogue::Case;
 use crate::host::Edit::{Set, Swap};
@@ -69,6 +70,12 @@ pub(super) const CASES: &[Case] = &[
             1:64Kb 2:0b \ntotal-size 222Kb \n",
         )],
         expected: &[],
+    },
+    Case {
+        name: "bnxt: marks and no CNP",
+        host: "bnxt-good",
+        edits: &[Set("sys/class/infiniband/bnxt_re0/ports/1/hw_counters/tx_cnp_pkts", "0\n")],
+        expected: &["H061"],
     },
     Case {
         name: "bnxt: a pause storm",

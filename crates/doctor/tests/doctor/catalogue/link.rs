@@ -1,5 +1,6 @@
-//! The port: link, PCI Express, damaged frames, MTU. Changes of a recorded host, and all findings that they make; the
-//! limits are those of the catalogue, worked out by hand.
+//! The port: link, PCI Express, damaged frames, MTU.
+//! Changes of a recorded host, and all findings that they make; the limits are those of the
+//! catalogue, worked out by hand.
 
 use crate::catalogue::Case;
 use crate::host::Edit::{Set, Swap};
@@ -144,6 +145,35 @@ pub(super) const CASES: &[Case] = &[
         name: "all lanes in an older slot that is fast enough",
         host: "cx5-good",
         edits: &[Set("sys/class/infiniband/mlx5_0/device/max_link_speed", "16.0 GT/s PCIe\n")],
+        expected: &[],
+    },
+    Case {
+        name: "a slow slot for two ports of a card",
+        host: "cx5-good",
+        edits: &[
+            Set("sys/class/infiniband/mlx5_1/ports/1/state", "4: ACTIVE\n"),
+            Set("sys/class/infiniband/mlx5_1/ports/1/link_layer", "Ethernet\n"),
+            Set("sys/class/infiniband/mlx5_1/ports/1/rate", "100 Gb/sec (4X EDR)\n"),
+            Set(
+                "sys/class/infiniband/mlx5_1/device/uevent",
+                "DRIVER=mlx5_core\nPCI_SLOT_NAME=0000:81:00.1\n",
+            ),
+            Set("sys/class/infiniband/mlx5_0/device/max_link_speed", "16.0 GT/s PCIe\n"),
+        ],
+        expected: &["H003"],
+    },
+    Case {
+        name: "a card of two ports that can no more",
+        host: "cx5-good",
+        edits: &[
+            Set("sys/class/infiniband/mlx5_1/ports/1/state", "4: ACTIVE\n"),
+            Set("sys/class/infiniband/mlx5_1/ports/1/link_layer", "Ethernet\n"),
+            Set("sys/class/infiniband/mlx5_1/ports/1/rate", "100 Gb/sec (4X EDR)\n"),
+            Set(
+                "sys/class/infiniband/mlx5_1/device/uevent",
+                "DRIVER=mlx5_core\nPCI_SLOT_NAME=0000:81:00.1\n",
+            ),
+        ],
         expected: &[],
     },
     Case {

@@ -1,5 +1,6 @@
-//! PFC, pause, trust, DSCP, DCBX, headroom. Changes of a recorded host, and all findings that they make; the
-//! limits are those of the catalogue, worked out by hand.
+//! PFC, pause, trust, DSCP, DCBX, headroom.
+//! Changes of a recorded host, and all findings that they make; the limits are those of the
+//! catalogue, worked out by hand.
 
 use crate::catalogue::Case;
 use crate::host::Edit::{Drop, Set, Swap};

@@ -1,5 +1,6 @@
-//! The machine around the NIC. Changes of a recorded host, and all findings that they make; the
-//! limits are those of the catalogue, worked out by hand.
+//! The machine around the NIC.
+//! Changes of a recorded host, and all findings that they make; the limits are those of the
+//! catalogue, worked out by hand.
 
 use crate::catalogue::Case;
 use crate::host::Edit::{Set, Swap};
