@@ -146,7 +146,7 @@ catalogue! {
         "ip address add ADDRESS/LENGTH dev IF";
     GidMissing = "H023" "gid-missing" Warning:
         "an address of the interface has no RoCEv2 GID",
-        "Every address of a RoCE interface has a GID; for this one there is none, so connections \
+        "Every IPv4 address of a RoCE interface has a GID; for this one there is none, so connections \
          from or to it fail with an unreachable address. The GID table is full, or the device \
          missed the change.",
         "ip address del ADDRESS/LENGTH dev IF; ip address add ADDRESS/LENGTH dev IF";

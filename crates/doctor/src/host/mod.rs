@@ -44,7 +44,7 @@ pub struct Host {
     pub others: Vec<String>,
     /// The interfaces that RoCE uses, what stands below them, and those asked for.
     pub interfaces: Vec<Interface>,
-    /// Every interface's addresses.
+    /// The addresses of every interface that was set up.
     pub addresses: Vec<(String, Vec<(std::net::IpAddr, u8)>)>,
     /// Where addresses were seen.
     pub addresses_from: Option<String>,
@@ -75,8 +75,11 @@ impl Host {
         let found = ip_entries(&reader);
         host.addresses_from = found.as_ref().map(|seen| seen.from.clone());
         let entries = found.map(|seen| seen.value).unwrap_or_default();
-        host.addresses =
-            entries.iter().map(|entry| (entry.name.clone(), entry.addresses.clone())).collect();
+        host.addresses = entries
+            .iter()
+            .filter(|entry| entry.up)
+            .map(|entry| (entry.name.clone(), entry.addresses.clone()))
+            .collect();
         for name in reader.names("sys/class/infiniband", "").iter().take(limits::DEVICES) {
             if asked.device.as_ref().is_some_and(|only| only != name) {
                 continue;

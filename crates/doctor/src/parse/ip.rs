@@ -8,8 +8,8 @@ pub(crate) struct Entry {
     pub(crate) name: String,
     /// What stands behind the `@`: the interface below a VLAN.
     pub(crate) below: Option<String>,
-    /// The bond or bridge that it is part of.
-    pub(crate) master: Option<String>,
+    /// Whether it was set up.
+    pub(crate) up: bool,
     pub(crate) addresses: Vec<(IpAddr, u8)>,
 }
 
@@ -24,9 +24,9 @@ pub(crate) fn parse(text: &str) -> Vec<Entry> {
                 Some((name, below)) => (name, Some(below.to_owned())),
                 None => (name, None),
             };
-            let master = words.iter().position(|word| *word == "master");
-            let master = master.and_then(|at| words.get(at + 1)).map(|name| (*name).to_owned());
-            entries.push(Entry { name: name.to_owned(), below, master, addresses: Vec::new() });
+            let flags = words.get(2).map(|flags| flags.trim_matches(['<', '>']));
+            let up = flags.is_some_and(|flags| flags.split(',').any(|flag| flag == "UP"));
+            entries.push(Entry { name: name.to_owned(), below, up, addresses: Vec::new() });
         } else if let ["inet" | "inet6", address, ..] = words[..]
             && let Some(entry) = entries.last_mut()
         {
@@ -65,7 +65,7 @@ mod tests {
         let entries = parse(text);
         assert_eq!(entries.len(), 2);
         assert_eq!(entries[1].below.as_deref(), Some("eth0"));
-        assert_eq!(entries[1].master.as_deref(), Some("bond0"));
+        assert!(entries[1].up && !entries[0].up);
         assert_eq!(entries[1].addresses.len(), 2);
     }
 

@@ -152,6 +152,17 @@ pub(super) const CASES: &[Case] = &[
         expected: &["H024"],
     },
     Case {
+        name: "another interface of the subnet that is not up",
+        host: "cx5-good",
+        edits: &[Swap(
+            "cmd/ip_-d_address.txt",
+            "2: ens1f0np0:",
+            "9: eno1: <BROADCAST> mtu 1500 state DOWN\n    inet 192.0.2.117/2\
+            4 scope global eno1\n2: ens1f0np0:",
+        )],
+        expected: &[],
+    },
+    Case {
         name: "two interfaces in two subnets",
         host: "cx5-good",
         edits: &[Swap(
