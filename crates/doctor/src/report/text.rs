@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use crate::catalogue::Severity;
 use crate::finding::{Evidence, Finding};
+use crate::parse::cpus::CpuSet;
 use crate::report::Report;
 use crate::rules::list;
 
@@ -11,6 +12,8 @@ use crate::rules::list;
 const WIDTH: usize = 100;
 /// Things not read that are told; the rest are counted.
 const NOT_READ: usize = 8;
+/// Findings up to which each is told at once; beyond, a line for each comes first.
+const AT_ONCE: usize = 8;
 /// Interfaces shown where no RoCE port is.
 const INTERFACES: usize = 16;
 
@@ -90,7 +93,7 @@ fn interfaces(report: &Report) -> String {
     let head = ["NETDEV", "STATE", "MTU", "GB/S", "TRUST", "PFC", "ECN", "PAUSE", "ADDRESS"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for row in report.interfaces.iter().take(INTERFACES) {
-        let set = |set: &Option<Vec<u8>>| cell(set.as_ref().map(|set| list(set).replace(' ', "")));
+        let set = |set: &Option<Vec<u8>>| cell(set.as_ref().map(|set| ranges(set)));
         rows.push(vec![
             row.name.clone(),
             cell(row.state.as_ref()),
@@ -108,6 +111,12 @@ fn interfaces(report: &Report) -> String {
         let _ = writeln!(out, "and {} more", report.interfaces.len() - INTERFACES);
     }
     out
+}
+
+/// `3`, `0-2,6`, `none`.
+fn ranges(priorities: &[u8]) -> String {
+    let list = list(priorities).replace(' ', "");
+    list.parse::<CpuSet>().map_or(list, |set| set.to_string())
 }
 
 fn counted(n: usize, thing: &str) -> String {
@@ -137,10 +146,14 @@ fn values(found: &[Evidence]) -> String {
     out
 }
 
-fn finding(finding: &Finding) -> String {
+fn head(finding: &Finding) -> String {
     let severity = finding.severity.word().to_uppercase();
     let (code, subject, title) = (finding.rule.code(), &finding.subject, finding.rule.title());
-    let head = wrap(&format!("{severity} {code} {subject}: {title}"), 0, 2);
+    wrap(&format!("{severity} {code} {subject}: {title}"), 0, 2)
+}
+
+fn finding(finding: &Finding) -> String {
+    let head = head(finding);
     let found = wrap(&format!("found: {}", values(&finding.found)), 2, 9);
     let remedy = wrap(&format!("to do: {}", finding.remedy), 2, 9);
     format!("{head}\n{found}\n{remedy}\n")
@@ -185,6 +198,12 @@ pub(super) fn summary(report: &Report) -> String {
         let _ =
             writeln!(out, "{}. `crocevia doctor --explain CODE` tells more.\n", counts.join(", "));
     }
+    if report.findings.len() > AT_ONCE {
+        for one in &report.findings {
+            let _ = writeln!(out, "{}", head(one));
+        }
+        out.push_str("\nWhat was seen, and what to do about it:\n\n");
+    }
     for one in &report.findings {
         out.push_str(&finding(one));
     }
@@ -203,5 +222,26 @@ fn not_read(report: &Report, out: &mut String) {
     if report.not_read.len() > NOT_READ {
         let more = report.not_read.len() - NOT_READ;
         let _ = writeln!(out, "  and {more} more (--json has all)");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_wrapped() {
+        assert_eq!(wrap("a b", 2, 4), "  a b");
+        let text = "word ".repeat(40);
+        let lines: Vec<String> = wrap(&text, 0, 2).lines().map(str::to_owned).collect();
+        assert!(lines.len() == 3 && lines.iter().all(|line| line.len() <= WIDTH), "{lines:?}");
+        assert!(lines[1].starts_with("  word"));
+    }
+
+    #[test]
+    fn priorities_are_ranges() {
+        assert_eq!(ranges(&[]), "none");
+        assert_eq!(ranges(&[3]), "3");
+        assert_eq!(ranges(&[0, 1, 2, 6]), "0-2,6");
     }
 }
