@@ -49,7 +49,14 @@ impl Ecn {
 
     pub(crate) fn read(reader: &Reader<'_>, interface: &str, pci: Option<&str>) -> Self {
         let dir = format!("sys/class/net/{interface}/ecn");
+        // One look, and one remark, instead of one for each parameter.
         let debug = pci.map(|pci| format!("sys/kernel/debug/mlx5/{pci}/cc_params"));
+        let here = !reader.names(&dir, "roce_").is_empty();
+        let debug = debug.filter(|debug| !here && !reader.names(debug, "").is_empty());
+        if !here && debug.is_none() {
+            let why = "no such directory: the driver shows no ECN settings here (nor in debugfs)";
+            reader.note(format!("/{dir}"), why);
+        }
         let mut parameters = BTreeMap::new();
         for (part, name, debug_name) in PARAMETERS {
             let expected = "a number (DCQCN parameter)";

@@ -147,7 +147,8 @@ impl Host {
             if self.interface(&name).is_some() || self.interfaces.len() >= limits::NAMES {
                 continue;
             }
-            let tools = !self.devices.is_empty() || asked.interface.is_some();
+            let hardware = self.devices.iter().any(|device| !device.is_software());
+            let tools = hardware || asked.interface.is_some();
             let mut interface = Interface::read(reader, &name, entries, tools);
             interface.carries_roce = roce.contains(&name);
             if interface.exists {

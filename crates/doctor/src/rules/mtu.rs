@@ -70,8 +70,17 @@ fn size(
         Finding::new(rule, name)
             .with(Evidence::of("MTU", mtu))
             .with(Evidence::new("RoCE MTU", left, format!("MTU less {overhead}")))
-            .mend(format!("ip link set dev {name} mtu {wanted}")),
+            .mend(raise(interface, wanted)),
     );
+}
+
+/// The commands that set an MTU: a VLAN's cannot be larger than that of what it stands on.
+fn raise(interface: &Interface, mtu: u32) -> String {
+    let below = interface.lowers.iter().filter(|_| interface.is_vlan);
+    let names = below.chain([&interface.name]);
+    let commands: Vec<String> =
+        names.map(|name| format!("ip link set dev {name} mtu {mtu}")).collect();
+    commands.join("; ")
 }
 
 fn active(host: &Host, interface: &Interface, mtu: &Seen<u32>, out: &mut Vec<Finding>) {
@@ -90,7 +99,7 @@ fn active(host: &Host, interface: &Interface, mtu: &Seen<u32>, out: &mut Vec<Fin
                 )
                 .with(Evidence::of("active MTU", active))
                 .with(Evidence::of("interface MTU", mtu))
-                .mend(format!("ip link set dev {name} mtu {wanted}")),
+                .mend(raise(interface, wanted)),
             );
         }
     }

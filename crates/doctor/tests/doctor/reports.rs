@@ -2,7 +2,8 @@
 
 use doctor::Asked;
 
-use crate::host::{HOSTS, codes, compared, host, report};
+use crate::host::Edit::Drop;
+use crate::host::{HOSTS, codes, compared, edit, host, report};
 
 #[test]
 fn summaries() {
@@ -78,4 +79,29 @@ fn an_interface_that_is_asked_for_is_the_only_one_judged() {
         .collect();
     assert_eq!(of_eth3, ["H031", "H024", "H041", "H047"]);
     assert!(report.findings.iter().all(|f| !f.subject.contains("eth2")), "{}", report.text());
+}
+
+#[test]
+fn settings_that_are_nowhere_are_told_once() {
+    let mut tree = host("cx5-good");
+    edit(
+        &mut tree,
+        &[
+            Drop("sys/class/net/ens1f0np0/ecn"),
+            Drop("sys/kernel/config/rdma_cm/mlx5_0"),
+            Drop("cmd/mlnx_qos_-i_ens1f0np0.txt"),
+        ],
+    );
+    let report = report(&tree, &Asked::default());
+    let told: Vec<&str> = report.not_read.iter().map(|note| note.what.as_str()).collect();
+    assert_eq!(
+        told,
+        [
+            "/sys/class/net/ens1f0np0/ecn",
+            "/sys/kernel/config/rdma_cm/mlx5_0",
+            "`dcb pfc show dev ens1f0np0`",
+            "`mlnx_qos -i ens1f0np0`",
+        ]
+    );
+    assert_eq!(codes(&report), [""; 0]);
 }

@@ -3,7 +3,7 @@
 //! catalogue, worked out by hand.
 
 use crate::catalogue::Case;
-use crate::host::Edit::{Set, Swap};
+use crate::host::Edit::{Drop, Set, Swap};
 
 pub(super) const CASES: &[Case] = &[
     Case {
@@ -176,6 +176,22 @@ pub(super) const CASES: &[Case] = &[
         host: "cx5-good",
         edits: &[Set("sys/class/net/ens1f0np0/ecn/roce_np/min_time_between_cnps", "60000000\n")],
         expected: &["H046"],
+    },
+    Case {
+        name: "a parameter in debugfs, where there is no ecn",
+        host: "cx5-good",
+        edits: &[
+            Drop("sys/class/net/ens1f0np0/ecn"),
+            Set("sys/kernel/debug/mlx5/0000:81:00.0/cc_params/rp_min_rate", "50000\n"),
+            Set("sys/kernel/debug/mlx5/0000:81:00.0/cc_params/np_cnp_prio", "6\n"),
+        ],
+        expected: &["H046"],
+    },
+    Case {
+        name: "no ecn anywhere",
+        host: "cx5-good",
+        edits: &[Drop("sys/class/net/ens1f0np0/ecn")],
+        expected: &[],
     },
     Case {
         name: "CNPs in the lossless priority",
