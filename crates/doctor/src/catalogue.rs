@@ -368,7 +368,7 @@ catalogue! {
     RmemMax = "H075" "rmem-max" Note:
         "sockets get little receive buffer for crocevia",
         "crocevia's own NIC receives by UDP sockets and keeps in flight what their buffer holds; \
-         for full speed it wants 4 MiB. Told where no RoCE adapter is present, so that crocevia \
+         for full speed it wants 4 MiB. Told where no RDMA device is present, so that crocevia \
          is the way to RDMA.",
         "sysctl -w net.core.rmem_max=4194304";
 }

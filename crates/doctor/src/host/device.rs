@@ -189,6 +189,11 @@ impl Device {
                 device.ports.push(Port::read(reader, name, number));
             }
         }
+        let told = |port: &Port| port.roce_mode.is_some() || port.roce_tos.is_some();
+        if !device.is_software() && !device.ports.is_empty() && !device.ports.iter().any(told) {
+            let why = "no defaults of RDMA CM there: `mkdir` of the device's name shows them";
+            reader.note(format!("/sys/kernel/config/rdma_cm/{name}"), why);
+        }
         device
     }
 
@@ -265,11 +270,6 @@ impl Port {
             gids_from: format!("/{dir}/gids"),
             gids: Vec::new(),
         };
-        if port.roce_mode.is_none() && port.roce_tos.is_none() {
-            // Configured as the driver does by default, which nothing tells.
-            let why = "no defaults of RDMA CM there: `mkdir` of the device's name shows them";
-            reader.note(format!("/sys/kernel/config/rdma_cm/{device}"), why);
-        }
         port.read_gids(reader, &dir);
         if port.gids.is_empty() {
             port.gids.extend(netdev_of_link(reader, device, number));

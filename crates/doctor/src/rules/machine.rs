@@ -34,8 +34,8 @@ pub(super) fn judge(host: &Host, asked: &Asked, out: &mut Vec<Finding>) {
 }
 
 fn sockets(host: &Host, out: &mut Vec<Finding>) {
-    // A host with another adapter, for InfiniBand, has no use for crocevia's sockets.
-    if !host.others.is_empty() || host.devices.iter().any(|device| !device.is_software()) {
+    // A host with a device, be it rxe or for InfiniBand, has RDMA without crocevia's sockets.
+    if !host.others.is_empty() || !host.devices.is_empty() {
         return;
     }
     if let Some(seen) = &host.sockets.rmem_max

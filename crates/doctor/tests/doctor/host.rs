@@ -14,6 +14,7 @@ pub(crate) const HOSTS: &[&str] = &[
     "cx6-tangled",
     "ionic-bond",
     "plain",
+    "softroce-guest",
     "softroce-vm",
 ];
 

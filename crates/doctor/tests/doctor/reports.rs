@@ -15,7 +15,7 @@ fn summaries() {
 
 #[test]
 fn well_configured_hosts_have_no_finding() {
-    for name in ["cx5-good", "bnxt-good", "softroce-vm"] {
+    for name in ["cx5-good", "bnxt-good", "softroce-vm", "softroce-guest"] {
         let report = report(&host(name), &Asked::default());
         assert_eq!(codes(&report), [""; 0], "{name}: {}", report.text());
     }
