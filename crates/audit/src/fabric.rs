@@ -1,0 +1,6 @@
+//! Judges of the network between the ends: ECN, paths, pauses, DCBX.
+
+pub mod dcbx;
+pub mod ecn;
+pub mod path;
+pub mod pause;
