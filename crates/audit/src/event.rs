@@ -34,7 +34,6 @@ pub struct Event {
 
 /// What was seen.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "the large variant is the one that captures have")]
 pub enum What {
     /// A RoCE or InfiniBand packet whose headers make sense.
     Packet(Packet),

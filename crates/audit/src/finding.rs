@@ -201,6 +201,7 @@ pub type Listener = Box<dyn FnMut(&Instance<'_>, &str) + Send>;
 pub struct Findings {
     by_subject: BTreeMap<(Rule, Subject), Finding>,
     subjects: BTreeMap<Rule, usize>,
+    told: u64,
     listener: Option<Listener>,
 }
 
@@ -216,8 +217,14 @@ impl Findings {
         self.listener = Some(listener);
     }
 
+    /// Instances so far.
+    pub fn told(&self) -> u64 {
+        self.told
+    }
+
     /// Adds an instance; `detail` is asked for its sentence only where it is needed.
     pub fn add(&mut self, instance: Instance<'_>, detail: impl FnOnce() -> String) {
+        self.told += 1;
         let mut detail = Some(detail);
         if let Some(listener) = &mut self.listener {
             let text = detail.take().map(|detail| detail()).unwrap_or_default();

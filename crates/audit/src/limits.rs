@@ -2,7 +2,7 @@
 
 /// Halves of conversations (source, destination, destination queue pair) that are remembered; the
 /// one that was quiet longest makes room.
-pub const HALVES: usize = 65_536;
+pub const HALVES: usize = 32_768;
 /// Frames that a finding names.
 pub const SAMPLE: usize = 8;
 /// Findings of one rule with different subjects; further ones are summed up under one.
@@ -10,4 +10,14 @@ pub const SUBJECTS: usize = 256;
 /// Numbers that a finding carries.
 pub const NUMBERS: usize = 8;
 /// Requests of one direction that are remembered while nobody has acknowledged them.
-pub const OUTSTANDING: usize = 4096;
+pub const OUTSTANDING: usize = 65_536;
+/// Request packets that are remembered while nobody has acknowledged them, over all conversations.
+pub const SENT: usize = 512 * 1024;
+/// WRITEs, READs and atomics of one direction that are remembered with their keys.
+pub const TARGETS: usize = 1024;
+/// Gaps of one direction that are remembered.
+pub const HOLES: usize = 16;
+/// Answers of atomics of one direction that are remembered.
+pub const ATOMICS: usize = 32;
+/// A PSN farther than this from the expected one begins a new connection.
+pub const NEW_EPOCH: u64 = 1 << 20;

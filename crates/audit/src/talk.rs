@@ -11,10 +11,25 @@ use wire::{Gid, Service};
 
 use crate::event::{Event, Packet};
 use crate::fabric;
-use crate::finding::{Findings, Flow};
+use crate::finding::{Findings, Flow, Instance, Number, Side, Subject};
 use crate::limits;
-use crate::record::{At, Point};
-use crate::report::Conversation;
+use crate::record::{At, Direction, Point};
+use crate::rule::Rule;
+
+mod again;
+mod answers;
+mod case;
+mod finish;
+mod histogram;
+mod lane;
+mod op;
+mod pair;
+mod requests;
+mod table;
+
+use case::Case;
+use lane::Lane;
+use op::Op;
 
 /// Names a half as long as it is remembered.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -42,6 +57,19 @@ struct Key {
     encapsulation: u8,
 }
 
+/// Answers that a half carries.
+#[derive(Clone, Copy, Debug, Default)]
+struct Answers {
+    acks: u64,
+    sequence_naks: u64,
+    rnr_naks: u64,
+    other_naks: u64,
+    response_bytes: u64,
+    again: u64,
+    first: Option<At>,
+    last: At,
+}
+
 /// One direction of a conversation.
 #[derive(Debug)]
 pub struct Half {
@@ -67,6 +95,18 @@ pub struct Half {
     pub ecn: fabric::ecn::State,
     /// Of the judge of paths.
     pub path: fabric::path::State,
+    /// UDP source port of its first packet.
+    source_port: u16,
+    direction: Option<Direction>,
+    /// Number and direction in the report; 0 until the first packet was judged.
+    conversation: u32,
+    forward: bool,
+    /// Seen since the hand of the clock passed.
+    touched: bool,
+    ce: u64,
+    cnp: u64,
+    answers: Answers,
+    lane: Lane,
 }
 
 /// All conversations.
@@ -75,6 +115,13 @@ pub struct Talks {
     halves: Vec<Half>,
     index: HashMap<Key, HalfId>,
     recent: Option<(Key, HalfId)>,
+    asked: pair::Asked,
+    /// Conversations so far.
+    numbered: u32,
+    /// Where the search for a half to forget goes on.
+    hand: usize,
+    start: Option<At>,
+    end: At,
 }
 
 impl Talks {
@@ -94,8 +141,11 @@ impl Talks {
             },
         };
         self.recent = Some((key, id));
+        self.start.get_or_insert(event.at);
+        self.end = event.at;
         let half = &mut self.halves[id.0 as usize];
         half.last = event.at;
+        half.touched = true;
         half.packets += 1;
         half.bytes += u64::from(event.len);
         if half.service.is_none() {
@@ -105,9 +155,7 @@ impl Talks {
     }
 
     fn begin(&mut self, key: Key, event: &Event, packet: &Packet) -> HalfId {
-        let id = HalfId(self.halves.len().min(limits::HALVES) as u32);
-        self.index.insert(key, id);
-        self.halves.push(Half {
+        let half = Half {
             flow: Flow { source: key.source, destination: key.destination, qp: key.qp },
             encapsulation: packet.path.encapsulation,
             service: None,
@@ -119,8 +167,49 @@ impl Talks {
             bytes: 0,
             ecn: fabric::ecn::State::default(),
             path: fabric::path::State::default(),
-        });
+            source_port: packet.path.source_port,
+            direction: event.direction,
+            conversation: 0,
+            forward: true,
+            touched: true,
+            ce: 0,
+            cnp: 0,
+            answers: Answers::default(),
+            lane: Lane::default(),
+        };
+        let id = if self.halves.len() < limits::HALVES {
+            self.halves.push(half);
+            HalfId((self.halves.len() - 1) as u32)
+        } else {
+            let id = self.forget();
+            self.halves[id.0 as usize] = half;
+            id
+        };
+        self.index.insert(key, id);
         id
+    }
+
+    /// Makes room: forgets a half that was quiet since the hand passed it last.
+    fn forget(&mut self) -> HalfId {
+        loop {
+            self.hand = (self.hand + 1) % self.halves.len();
+            let half = &mut self.halves[self.hand];
+            if core::mem::take(&mut half.touched) {
+                continue;
+            }
+            let key = Key {
+                source: half.flow.source,
+                destination: half.flow.destination,
+                qp: half.flow.qp,
+                encapsulation: half.encapsulation as u8,
+            };
+            let peer = half.peer;
+            self.index.remove(&key);
+            if let Some(peer) = peer {
+                self.halves[peer.0 as usize].peer = None;
+            }
+            return HalfId(self.hand as u32);
+        }
     }
 
     /// A half.
@@ -149,25 +238,156 @@ impl Talks {
         self.index.get(&key).copied()
     }
 
-    /// Joins two halves as the two directions of one connection, which the connection manager said.
-    pub fn marry(&mut self, _a: HalfId, _b: HalfId) {}
-
     /// Judges a packet of a half by the transport's rules.
     pub fn packet(
         &mut self,
-        _event: &Event,
-        _packet: &Packet,
-        _half: HalfId,
-        _findings: &mut Findings,
+        event: &Event,
+        packet: &Packet,
+        id: HalfId,
+        findings: &mut Findings,
     ) -> Remark {
-        Remark { conversation: _half.0 + 1, forward: true, again: false, psn: 0 }
+        let opcode = packet.bth.opcode.0;
+        let what = op::read(opcode);
+        let service = op::service(opcode);
+        let half = &mut self.halves[id.0 as usize];
+        half.ce += u64::from(packet.path.traffic_class & 3 == 3);
+        half.cnp += u64::from(service == 4);
+        let flow = half.flow;
+        let case = Case { at: event.at, flow, packet, reliable: op::is_reliable(service) };
+        let (mut psn, mut again) = (u64::from(case.psn()), false);
+        let elsewhere = event.point != half.home
+            || (event.direction.is_some() && event.direction != half.direction);
+        if !elsewhere && what != Op::Other && service != op::UD {
+            if half.lane.is_copy(u32::from(opcode) << 24 | case.psn(), packet.path.ident) {
+                again = true;
+                copied(&case, findings);
+            } else if self.is_of_service(&case, id, findings) {
+                (psn, again) = self.connected(&case, id, what, findings);
+            }
+        }
+        self.number(id);
+        let half = &self.halves[id.0 as usize];
+        let (conversation, forward) = (half.conversation, half.forward);
+        Remark { conversation, forward, again, psn }
+    }
+
+    /// A packet of a connected service.
+    fn connected(
+        &mut self,
+        case: &Case<'_>,
+        id: HalfId,
+        what: Op,
+        findings: &mut Findings,
+    ) -> (u64, bool) {
+        let half = &mut self.halves[id.0 as usize];
+        if let Op::Request(kind, place) = what {
+            let outcome = half.lane.request(case, kind, place, findings);
+            if half.peer.is_none() && case.reliable {
+                self.asked.remember(case, id);
+            }
+            return (outcome.psn, outcome.again);
+        }
+        half.answers.count(case, what);
+        if half.peer.is_none() {
+            self.find_peer(case, id);
+        }
+        let Some(peer) = self.halves[id.0 as usize].peer else {
+            return (op::first_psn(case.psn()), false);
+        };
+        let asked = &mut self.halves[peer.0 as usize];
+        let again = matches!(what, Op::ReadResponse(_)) && asked.lane.has_response(case.psn());
+        let psn = asked.lane.answer(case, asked.flow, what, findings);
+        self.halves[id.0 as usize].answers.again += u64::from(again);
+        (psn, again)
+    }
+
+    /// One queue pair has one service.
+    fn is_of_service(&self, case: &Case<'_>, id: HalfId, findings: &mut Findings) -> bool {
+        let known = self.halves[id.0 as usize].service;
+        let service = case.packet.bth.opcode.service();
+        if let (Some(known), Some(service)) = (known, service)
+            && service != known
+        {
+            case.blame_requester(findings, Rule::ServiceMixed, || {
+                format!("{} to a queue pair that had {known:?} before", case.packet.bth.opcode)
+            });
+        }
+        known == service
+    }
+
+    /// Gives a half its number once it is known whether it belongs to another.
+    fn number(&mut self, id: HalfId) {
+        let half = &self.halves[id.0 as usize];
+        if half.conversation != 0 {
+            return;
+        }
+        let number = match half.peer.map(|peer| &self.halves[peer.0 as usize]) {
+            Some(peer) if peer.conversation != 0 => (peer.conversation, !peer.forward),
+            _ => {
+                self.numbered += 1;
+                (self.numbered, true)
+            }
+        };
+        let half = &mut self.halves[id.0 as usize];
+        (half.conversation, half.forward) = number;
     }
 
     /// The end of the captures.
-    pub fn finish(&mut self, _findings: &mut Findings) {}
-
-    /// Up to `most` conversations (0: all), the busiest first, and how many there were.
-    pub fn report(&self, _most: usize) -> (Vec<Conversation>, u64) {
-        (Vec::new(), 0)
+    pub fn finish(&mut self, findings: &mut Findings) {
+        for at in 0..self.halves.len() {
+            let half = &mut self.halves[at];
+            half.lane.finish(half.flow, self.end, findings);
+            let half = &self.halves[at];
+            self.mtus(half, findings);
+            self.stray(half, findings);
+        }
     }
+
+    /// Answers to a queue pair that was seen, but never asked anything. Early in a capture they
+    /// may answer what came before it.
+    fn stray(&self, half: &Half, findings: &mut Findings) {
+        const BEFORE: u64 = 500_000_000;
+        let Some(peer) = half.peer.map(|peer| self.get(peer)) else { return };
+        let (Some(first), Some(start)) = (half.answers.first, self.start) else { return };
+        let late = half.answers.last.time.since(start.time) > BEFORE;
+        if peer.lane.next.is_some() || !late {
+            return;
+        }
+        let side = Side::Responder(half.flow.source);
+        let frames = [half.answers.last, first];
+        Case::tell(findings, Rule::GhostAck, peer.flow, side, &frames, &[], || {
+            "answers to a queue pair that sent no request".to_owned()
+        });
+    }
+
+    /// The path MTUs of the two directions, and of a direction's requests and their responses.
+    fn mtus(&self, half: &Half, findings: &mut Findings) {
+        let (Some(mtu), side) = (half.lane.mtu, Side::Unknown) else { return };
+        let back = half.peer.and_then(|peer| self.get(peer).lane.mtu).filter(|_| half.forward);
+        let Some(other) = half.lane.response_mtu.or(back).filter(|other| *other != mtu) else {
+            return;
+        };
+        let numbers =
+            [Number::last("mtu", f64::from(mtu)), Number::last("other", f64::from(other))];
+        let frames = [half.first];
+        Case::tell(findings, Rule::MtuMismatch, half.flow, side, &frames, &numbers, || {
+            let (a, b) = (half.flow.source.to_ip(), half.flow.destination.to_ip());
+            format!("{a} sends packets of {mtu} bytes, {b} of {other}")
+        });
+    }
+}
+
+/// The very same packet was seen twice.
+fn copied(case: &Case<'_>, findings: &mut Findings) {
+    let instance = Instance {
+        rule: Rule::NetworkDuplicate,
+        subject: Subject::Flow(case.flow),
+        side: Side::Before(case.flow.source),
+        at: &[case.at],
+        numbers: &[],
+    };
+    findings.add(instance, || {
+        let ident = case.packet.path.ident;
+        format!("PSN {} with IP identification {ident} came before", case.psn())
+    });
 }
