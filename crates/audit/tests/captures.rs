@@ -6,8 +6,11 @@ mod support;
 
 use support::{audit, capture, codes};
 
+/// A rule, its count, its first frames.
+type Expected = (&'static str, u64, &'static [u64]);
+
 /// Captures in which something is wrong with the transport: rules with their counts, first frames.
-const FINDINGS: &[(&str, &[(&str, u64, &[u64])])] = &[
+const FINDINGS: &[(&str, &[Expected])] = &[
     ("duplicate-netem", &[("R028", 21, &[2, 6, 11, 17])]),
     ("loss-drop-last", &[("R021", 3, &[3, 4, 8, 9]), ("R025", 3, &[4, 9, 14])]),
     ("loss-drop-request", &[("R021", 8, &[5, 7, 8, 14]), ("R024", 8, &[9, 6, 19, 15])]),
