@@ -122,6 +122,8 @@ pub struct Talks {
     hand: usize,
     start: Option<At>,
     end: At,
+    /// Requests remembered in all lanes.
+    sent: usize,
 }
 
 impl Talks {
@@ -204,6 +206,7 @@ impl Talks {
                 encapsulation: half.encapsulation as u8,
             };
             let peer = half.peer;
+            self.sent = self.sent.saturating_sub(half.lane.sent.len());
             self.index.remove(&key);
             if let Some(peer) = peer {
                 self.halves[peer.0 as usize].peer = None;
@@ -281,7 +284,14 @@ impl Talks {
     ) -> (u64, bool) {
         let half = &mut self.halves[id.0 as usize];
         if let Op::Request(kind, place) = what {
+            let before = half.lane.sent.len();
             let outcome = half.lane.request(case, kind, place, findings);
+            self.sent = (self.sent + half.lane.sent.len()).saturating_sub(before);
+            if self.sent > limits::SENT {
+                let before = half.lane.sent.len();
+                half.lane.forget_half();
+                self.sent = self.sent.saturating_sub(before - half.lane.sent.len());
+            }
             if half.peer.is_none() && case.reliable {
                 self.asked.remember(case, id);
             }
@@ -296,7 +306,9 @@ impl Talks {
         };
         let asked = &mut self.halves[peer.0 as usize];
         let again = matches!(what, Op::ReadResponse(_)) && asked.lane.has_response(case.psn());
+        let before = asked.lane.sent.len();
         let psn = asked.lane.answer(case, asked.flow, what, findings);
+        self.sent = self.sent.saturating_sub(before.saturating_sub(asked.lane.sent.len()));
         self.halves[id.0 as usize].answers.again += u64::from(again);
         (psn, again)
     }

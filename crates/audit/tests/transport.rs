@@ -428,3 +428,68 @@ fn psns_wrap() {
     }
     expect(&x, &[]);
 }
+
+#[test]
+fn r110_stall() {
+    let mut x = Exchange::new();
+    x.sends(0, 200).request(op::SEND_ONLY, 200, 100).wait(300_000).ack(200, 201).sends(201, 2);
+    expect(&x, &["R110"]);
+    // As long, but no longer than usual.
+    let mut near = Exchange::new();
+    for psn in 0..200 {
+        near.request(op::SEND_ONLY, psn, 100).wait(300_000).ack(psn, psn + 1);
+    }
+    expect(&near, &[]);
+}
+
+#[test]
+fn r111_outliers() {
+    let slow_ones = |every: u32| {
+        let mut x = Exchange::new();
+        for psn in 0..2000 {
+            let us = if psn % every == 0 { 20_000 } else { 10 };
+            x.request(op::SEND_ONLY, psn, 100).wait(us).ack(psn, psn + 1);
+        }
+        x
+    };
+    expect(&slow_ones(50), &["R111"]);
+    expect(&slow_ones(500), &[]);
+}
+
+#[test]
+fn what_is_remembered_is_bounded() {
+    // Nobody acknowledges anything.
+    let mut x = Exchange::new();
+    x.request(op::SEND_ONLY, 0, 1);
+    let event = x.newest().clone();
+    let mut auditor = audit::Auditor::new(audit::Options::default());
+    for n in 0..2_000_000u32 {
+        let mut event = event.clone();
+        event.at.time.0 += u64::from(n) * 1000;
+        let audit::What::Packet(packet) = &mut event.what else { unreachable!() };
+        packet.bth.psn = wire::Psn::new(n / 20);
+        packet.bth.dest_qp = wire::Qpn::new(n % 20 + 100);
+        packet.path.ident = 0;
+        auditor.see(&event);
+    }
+    let report = auditor.finish(Vec::new());
+    assert!(report.is_clean(), "{:#?}", report.findings);
+    assert_eq!(report.conversations.len(), 20);
+}
+
+#[test]
+fn more_conversations_than_are_remembered() {
+    let mut x = Exchange::new();
+    x.request(op::SEND_ONLY, 0, 1);
+    let event = x.newest().clone();
+    let mut auditor = audit::Auditor::new(audit::Options::default());
+    for n in 0..200_000u32 {
+        let mut event = event.clone();
+        let audit::What::Packet(packet) = &mut event.what else { unreachable!() };
+        packet.bth.dest_qp = wire::Qpn::new(n + 100);
+        auditor.see(&event);
+    }
+    let report = auditor.finish(Vec::new());
+    assert_eq!(report.conversations_seen, 200_000);
+    assert_eq!(report.conversations.len(), audit::limits::HALVES);
+}

@@ -4,7 +4,7 @@
 use wire::packet::{NakCode, Syndrome};
 
 use super::case::{Case, low, us};
-use super::lane::{Ghost, Lane, Refusal, Target};
+use super::lane::{Ghost, Lane, Refusal, Sent, Target};
 use super::op::{self, Kind, Op, Place};
 use crate::finding::{Findings, Flow, Number, Side};
 use crate::limits;
@@ -43,7 +43,19 @@ impl Lane {
             _ => {}
         }
         self.active = case.at.time;
+        if let Some((sent, ns)) = self.slow.take() {
+            Self::tell_stall(case, asked, sent, ns, findings);
+        }
         psn
+    }
+
+    /// An answer that took very long, though nothing was lost.
+    fn tell_stall(case: &Case<'_>, asked: Flow, sent: At, ns: u64, findings: &mut Findings) {
+        let side = Side::Responder(asked.destination);
+        let numbers = [Number::max("longest_us", us(ns)), Number::sum("stalled_us", us(ns))];
+        Case::tell(findings, Rule::Stall, asked, side, &[case.at, sent], &numbers, || {
+            format!("the request in frame {sent} was answered after {:.0} ms", ns as f64 / 1e6)
+        });
     }
 
     fn ack(&mut self, case: &Case<'_>, asked: Flow, psn: u64, findings: &mut Findings) {
@@ -126,10 +138,7 @@ impl Lane {
             }
             if sent.place.ends() {
                 self.completed += 1;
-                if sent.times == 1 || self.recovery.is_some() {
-                    let done = &mut self.done[sent.kind as usize];
-                    done.latency.get_or_insert_default().add(at.time.since(sent.begun));
-                }
+                self.completed_after(sent, at);
             }
         }
         let keep = self.blocked.unwrap_or(until);
@@ -143,6 +152,20 @@ impl Lane {
         self.nak = self.nak.filter(|nak| nak.psn >= until);
         self.rnr = self.rnr.filter(|rnr| rnr.psn >= until);
         (self.fruitless, self.fruitless_from) = (0, None);
+    }
+
+    /// A message is complete: its time from the first packet to the answer.
+    fn completed_after(&mut self, sent: Sent, at: At) {
+        /// A time that is long by itself, and by how much it must exceed the usual one.
+        const LONG: u64 = 200_000_000;
+        const TIMES: u64 = 1000;
+        let ns = at.time.since(sent.begun);
+        let latency = self.done[sent.kind as usize].latency.get_or_insert_default();
+        latency.add(ns);
+        let usual = || latency.quantile(0.5);
+        if ns >= LONG && sent.times == 1 && latency.count() >= 100 && ns / TIMES >= usual() {
+            self.slow = Some((sent.at, ns));
+        }
     }
 
     /// Whether a READ or atomic has all its responses; one that is far behind what is acknowledged

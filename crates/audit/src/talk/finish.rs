@@ -2,6 +2,7 @@
 
 use super::case::{Case, low, us};
 use super::lane::Lane;
+use super::op::Kind;
 use crate::finding::{Findings, Flow, Number, Side};
 use crate::record::At;
 use crate::rule::Rule;
@@ -15,6 +16,29 @@ impl Lane {
         self.gave_up(flow, findings);
         self.rnr_exceeded(flow, findings);
         self.unanswered(flow, end, findings);
+        self.outliers(flow, findings);
+    }
+
+    /// Operations that take far longer than the others of their kind.
+    fn outliers(&self, flow: Flow, findings: &mut Findings) {
+        const MANY: u64 = 1000;
+        const LONG: u64 = 10_000_000;
+        const TIMES: u64 = 100;
+        for (kind, done) in Kind::ALL.iter().zip(&self.done) {
+            let Some(latency) = done.latency.as_ref().filter(|l| l.count() >= MANY) else {
+                continue;
+            };
+            let (usual, high) = (latency.quantile(0.5), latency.quantile(0.99));
+            if high < LONG || high / TIMES < usual {
+                continue;
+            }
+            let numbers = [Number::max("p50_us", us(usual)), Number::max("p99_us", us(high))];
+            let side = Side::Unknown;
+            Case::tell(findings, Rule::Outliers, flow, side, &[], &numbers, || {
+                let (usual, high) = (us(usual), us(high));
+                format!("{}: median {usual:.1} us, 99th percentile {high:.0} us", kind.name())
+            });
+        }
     }
 
     /// Sent again and again, and nobody answered.

@@ -36,6 +36,11 @@ impl Histogram {
         (((octave - Self::LOWEST.ilog2()) as usize) * 4 + part as usize).min(Self::BUCKETS - 1)
     }
 
+    /// How many.
+    pub(super) fn count(&self) -> u64 {
+        self.total
+    }
+
     /// The time below which `share` of them lie, interpolated in its bucket; nanoseconds.
     pub(super) fn quantile(&self, share: f64) -> u64 {
         match self.total {

@@ -206,6 +206,8 @@ pub(super) struct Lane {
     pub msn_wrong: u32,
     /// A READ or atomic whose responses were not seen though later requests are acknowledged.
     pub blocked: Option<u64>,
+    /// A message that was answered very late: its last packet and the time.
+    pub slow: Option<(At, u64)>,
     /// Messages completed as far as `acked`.
     pub completed: u64,
     /// Answers of atomics: PSN and value, the newest last.
@@ -279,6 +281,14 @@ impl Lane {
         self.idents[self.ident_at % self.idents.len()] = (what, ident);
         self.ident_at = (self.ident_at + 1) % self.idents.len();
         false
+    }
+
+    /// Forgets the older half of what is not acknowledged, to make room for others.
+    pub(super) fn forget_half(&mut self) {
+        self.sent.drain(..self.sent.len().div_ceil(2));
+        self.sent.shrink_to(self.sent.len() * 2);
+        self.msn_base = None;
+        self.blocked = None;
     }
 
     /// The MTU by which a READ's responses are counted.
