@@ -101,14 +101,14 @@ impl Auditor {
         self.paths.packet(event, packet, half, &mut self.talks, &mut self.findings);
         self.ecn.packet(event, packet, half, &mut self.talks, &mut self.findings);
         self.pauses.packet(event, packet, &mut self.findings);
-        self.connections.packet(event, packet, &mut self.talks, &mut self.findings);
+        self.connections.packet(event, packet, half, &mut self.talks, &mut self.findings);
         Some(self.talks.packet(event, packet, half, &mut self.findings))
     }
 
     /// The end of the captures: what can only be told now is added, and the result given.
     pub fn finish(mut self, captures: Vec<Capture>) -> Report {
         self.integrity.finish(&captures, &mut self.findings);
-        self.connections.finish(&mut self.findings);
+        self.connections.finish(&self.talks, &mut self.findings);
         self.pauses.finish(&self.talks, &mut self.findings);
         self.dcbx.finish(&mut self.findings);
         self.paths.finish(&mut self.talks, &mut self.findings);

@@ -21,3 +21,12 @@ pub const HOLES: usize = 16;
 pub const ATOMICS: usize = 32;
 /// A PSN farther than this from the expected one begins a new connection.
 pub const NEW_EPOCH: u64 = 1 << 20;
+/// Handshakes of the connection manager that are remembered; the oldest makes room.
+pub const HANDSHAKES: usize = 16_384;
+/// Frames of a handshake that are remembered.
+pub const HANDSHAKE_FRAMES: usize = 12;
+/// Repetitions of a connection manager's message that are remembered while nobody answers: as many
+/// as a REQ can ask for.
+pub const CM_RETRIES: usize = 15;
+/// Agreements of the connection manager that wait for the first packet of a half.
+pub const ANNOUNCED: usize = 16_384;

@@ -1,6 +1,8 @@
 //! What an audit gives in the end: captures, conversations, links, connections, findings. Plain
 //! values that a renderer turns into a screen, JSON or a page.
 
+use std::net::{IpAddr, SocketAddr};
+
 use serde::Serialize;
 
 use crate::finding::Finding;
@@ -192,12 +194,40 @@ pub struct Connection {
     pub active_qp: Option<u32>,
     /// The answering one.
     pub passive_qp: Option<u32>,
-    /// `established`, `rejected: nobody listens`, `no answer`, `closed`.
+    /// `established`, `accepted` (no RTU seen), `resolved`, `closing`, `closed`, `rejected: nobody
+    /// listens on this service`, `no answer`, `answer not captured`, `timed out`.
     pub state: String,
     /// Path MTU of the REQ in bytes.
     pub mtu: Option<u32>,
-    /// Private data of the REQ behind the RDMA-CM header, hexadecimal.
+    /// Private data of the REQ behind the RDMA-CM header, hexadecimal; the zeros that fill it up
+    /// are left out, as its length is not on the wire.
     pub private: String,
     /// Its frames.
     pub frames: Vec<At>,
+    /// `RC`, `UC`, `XRC`; `UD` for a resolution (SIDR).
+    pub transport: &'static str,
+    /// Transaction of the request.
+    pub transaction: u64,
+    /// Who asks, by the RDMA-CM header: address and port.
+    pub from: Option<SocketAddr>,
+    /// Whom it asks, by the RDMA-CM header.
+    pub to: Option<IpAddr>,
+    /// First PSN of the asking end's requests; the REP names it.
+    pub active_psn: Option<u32>,
+    /// First PSN of the answering end's requests; the REQ names it.
+    pub passive_psn: Option<u32>,
+    /// READs and atomics that the asking end serves at once.
+    pub responder_resources: Option<u8>,
+    /// READs and atomics that the asking end will have outstanding.
+    pub initiator_depth: Option<u8>,
+    /// Retries after timeouts and sequence errors.
+    pub retry_count: Option<u8>,
+    /// Retries after RNR NAKs; 7 is without limit.
+    pub rnr_retry: Option<u8>,
+    /// ACK timeout: 4.096 µs × 2^code.
+    pub ack_timeout: Option<u8>,
+    /// Private data of the REP, hexadecimal, without the zeros that fill it up.
+    pub passive_private: String,
+    /// Messages that were sent again.
+    pub repeated: u32,
 }

@@ -9,6 +9,7 @@ use hashbrown::HashMap;
 use wire::packet::Encapsulation;
 use wire::{Gid, Service};
 
+use crate::connect;
 use crate::event::{Event, Packet};
 use crate::fabric;
 use crate::finding::{Findings, Flow, Instance, Number, Side, Subject};
@@ -17,6 +18,7 @@ use crate::record::{At, Direction, Point};
 use crate::rule::Rule;
 
 mod again;
+mod announce;
 mod answers;
 mod case;
 mod finish;
@@ -27,6 +29,9 @@ mod pair;
 mod requests;
 mod table;
 
+pub use announce::Announced;
+
+use announce::Announcements;
 use case::Case;
 use lane::Lane;
 use op::Op;
@@ -107,6 +112,8 @@ pub struct Half {
     cnp: u64,
     answers: Answers,
     lane: Lane,
+    /// Of the judge of connections.
+    pub connect: connect::State,
 }
 
 /// All conversations.
@@ -124,6 +131,7 @@ pub struct Talks {
     end: At,
     /// Requests remembered in all lanes.
     sent: usize,
+    announced: Announcements,
 }
 
 impl Talks {
@@ -178,6 +186,7 @@ impl Talks {
             cnp: 0,
             answers: Answers::default(),
             lane: Lane::default(),
+            connect: connect::State::default(),
         };
         let id = if self.halves.len() < limits::HALVES {
             self.halves.push(half);
@@ -188,6 +197,9 @@ impl Talks {
             id
         };
         self.index.insert(key, id);
+        if let Some(announced) = self.announced.take(&key) {
+            self.tell(key, id, announced);
+        }
         id
     }
 
