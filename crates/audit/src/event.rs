@@ -22,7 +22,7 @@ pub struct Event {
     pub direction: Option<Direction>,
     /// Bytes of the packet on its link, without the frame check sequence.
     pub len: u32,
-    /// The innermost frame's addresses, if it has any.
+    /// The innermost frame's source and destination, if it has any.
     pub macs: Option<(Mac, Mac)>,
     /// Outermost tag of the innermost frame: priority code point and VLAN.
     pub tag: Option<(u8, u16)>,

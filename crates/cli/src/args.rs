@@ -23,6 +23,7 @@ pub(crate) enum Command {
     Gids(ListArgs),
     Devinfo(DevinfoArgs),
     Stat(StatArgs),
+    Audit(AuditArgs),
     TcpPeer(IpAddr),
 }
 
@@ -63,6 +64,8 @@ enum CommandRecord {
     Gids(GidsRecord),
     Devinfo(DevinfoArgs),
     Stat(StatArgs),
+    #[command(hide = true)]
+    Audit(AuditArgs),
     #[command(hide = true)]
     TcpPeer(TcpPeerRecord),
 }
@@ -303,6 +306,14 @@ fn seconds(text: &str) -> std::result::Result<Duration, String> {
     value.map(Duration::from_secs_f64).ok_or_else(|| "expected 0.01 to 86400 seconds".to_owned())
 }
 
+/// Say what is wrong with the RDMA traffic of captures
+#[derive(Args, Debug)]
+pub(crate) struct AuditArgs {
+    /// Captures: pcap or pcapng; - is standard input
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+}
+
 /// The other end of the demonstration's TCP steps; takes what every server of a pair is given.
 #[derive(Args, Debug)]
 struct TcpPeerRecord {
@@ -341,6 +352,7 @@ fn plan(record: CommandRecord) -> Result<Command> {
         CommandRecord::Gids(args) => Command::Gids(args.list),
         CommandRecord::Devinfo(args) => Command::Devinfo(args),
         CommandRecord::Stat(args) => Command::Stat(args),
+        CommandRecord::Audit(args) => Command::Audit(args),
         CommandRecord::TcpPeer(TcpPeerRecord { addr, port: _, announce: _ }) => {
             Command::TcpPeer(addr)
         }
