@@ -193,6 +193,17 @@ pub struct Finding {
     pub numbers: Vec<Number>,
 }
 
+impl Finding {
+    /// The numbers of several findings of one rule, joined as those of their instances are.
+    pub fn numbers_of<'a>(findings: impl Iterator<Item = &'a Self>) -> Vec<Number> {
+        let mut joined = Vec::new();
+        for number in findings.flat_map(|finding| &finding.numbers) {
+            join_number(&mut joined, *number);
+        }
+        joined
+    }
+}
+
 /// What hears of each instance as it is found.
 pub type Listener = Box<dyn FnMut(&Instance<'_>, &str) + Send>;
 

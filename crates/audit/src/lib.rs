@@ -24,6 +24,7 @@ pub mod peel;
 pub mod record;
 pub mod report;
 pub mod rule;
+pub mod series;
 pub mod talk;
 
 pub use auditor::{Auditor, Options};

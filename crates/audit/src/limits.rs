@@ -30,3 +30,11 @@ pub const HANDSHAKE_FRAMES: usize = 12;
 pub const CM_RETRIES: usize = 15;
 /// Agreements of the connection manager that wait for the first packet of a half.
 pub const ANNOUNCED: usize = 16_384;
+/// Stretches of time of a plotted series.
+pub const BUCKETS: usize = 512;
+/// Points of a plotted series.
+pub const POINTS: usize = 1024;
+/// Conversations whose series are kept: the first ones.
+pub const PLOTTED: usize = 256;
+/// Requests of one direction whose answers are timed for the plots.
+pub const ROUND_TRIPS: usize = 128;

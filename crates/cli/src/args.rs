@@ -1,6 +1,8 @@
 //! The command line: low-level records as clap fills them. What they mean together is decided here
 //! for simple commands, in `cmd::perf::plan` for `perf`.
 
+mod audit;
+
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -11,6 +13,8 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::cmd::perf::plan::{PerfRecord, Plan};
 use crate::error::{Failure, Result};
+
+pub(crate) use audit::{Amount, AuditArgs, AuditCommand, DecodeArgs, Expect};
 
 /// What is to be done.
 pub(crate) enum Command {
@@ -23,7 +27,7 @@ pub(crate) enum Command {
     Gids(ListArgs),
     Devinfo(DevinfoArgs),
     Stat(StatArgs),
-    Audit(AuditArgs),
+    Audit(Box<AuditArgs>),
     TcpPeer(IpAddr),
 }
 
@@ -35,6 +39,7 @@ Examples:
   crocevia perf write-bw --pair                  bandwidth of RDMA WRITE between two processes
   crocevia link                                  what RDMA devices there are
   crocevia stat -w                               what running programs send and receive
+  crocevia audit trace.pcapng                    what is wrong in a captured network, and why
 
 Environment:
   CROCEVIA_ADDR     address or interface that the device is to have (--addr)
@@ -64,8 +69,7 @@ enum CommandRecord {
     Gids(GidsRecord),
     Devinfo(DevinfoArgs),
     Stat(StatArgs),
-    #[command(hide = true)]
-    Audit(AuditArgs),
+    Audit(Box<AuditArgs>),
     #[command(hide = true)]
     TcpPeer(TcpPeerRecord),
 }
@@ -304,14 +308,6 @@ impl StatArgs {
 fn seconds(text: &str) -> std::result::Result<Duration, String> {
     let value = text.parse::<f64>().ok().filter(|value| (0.01..=86_400.0).contains(value));
     value.map(Duration::from_secs_f64).ok_or_else(|| "expected 0.01 to 86400 seconds".to_owned())
-}
-
-/// Say what is wrong with the RDMA traffic of captures
-#[derive(Args, Debug)]
-pub(crate) struct AuditArgs {
-    /// Captures: pcap or pcapng; - is standard input
-    #[arg(required = true, value_name = "FILE")]
-    pub(crate) files: Vec<PathBuf>,
 }
 
 /// The other end of the demonstration's TCP steps; takes what every server of a pair is given.

@@ -20,6 +20,8 @@ pub(crate) enum Failure {
     Exit(u8, String),
     /// Nothing was asked for; this text goes to standard error as it is. Exit code 2.
     Help(String),
+    /// The work was done, and what it found is not well; all is said already. Exit code 1.
+    Found,
     /// Whoever read our output has gone; nothing to say, and nobody to say it to.
     BrokenPipe,
 }
@@ -42,7 +44,7 @@ impl Failure {
     pub(crate) fn code(&self) -> u8 {
         match self {
             Self::Usage(_) | Self::Help(_) => EXIT_USAGE,
-            Self::Failed(_) => EXIT_FAILURE,
+            Self::Failed(_) | Self::Found => EXIT_FAILURE,
             Self::Exit(code, _) => *code,
             Self::BrokenPipe => 0,
         }
@@ -56,6 +58,7 @@ impl Failure {
             Self::Failed(message) => Self::Failed(prefix(message)),
             Self::Exit(code, message) => Self::Exit(code, prefix(message)),
             Self::Help(text) => Self::Help(text),
+            Self::Found => Self::Found,
             Self::BrokenPipe => Self::BrokenPipe,
         }
     }
@@ -68,6 +71,7 @@ impl fmt::Display for Failure {
             | Self::Failed(message)
             | Self::Exit(_, message)
             | Self::Help(message) => f.write_str(message),
+            Self::Found => f.write_str("something was found"),
             Self::BrokenPipe => f.write_str("the reader of the output has gone"),
         }
     }

@@ -17,7 +17,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             match &failure {
-                Failure::BrokenPipe => {}
+                Failure::BrokenPipe | Failure::Found => {}
                 Failure::Help(text) => render::plain(text),
                 failure => render::error(&failure.to_string()),
             }

@@ -10,12 +10,11 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use audit::capture::{Block, Damage, Reader};
-use audit::finding::Listener;
 use audit::peel::Peeler;
 use audit::report::Capture;
-use audit::talk::Remark;
 use audit::{Auditor, Event, Options, Point, Report};
 
+use super::watch::Watch;
 use crate::error::{Failure, Result};
 
 /// Exit code for a file that cannot be read.
@@ -26,34 +25,14 @@ const BLOCKS: usize = 4;
 const BATCHES: usize = 8;
 const BATCH: usize = 512;
 
-/// Whether an event is to be seen.
-pub(crate) type Filter = Box<dyn FnMut(&Event) -> bool>;
-
-/// What an audit is asked to do.
-#[derive(Default)]
-pub(crate) struct Asked {
-    /// How it judges.
-    pub(crate) options: Options,
-    /// Hears of each finding.
-    pub(crate) listener: Option<Listener>,
-    /// Which events it sees; all, if there is no say.
-    pub(crate) filter: Option<Filter>,
-}
-
-/// Audits files, several of them merged by time. `on_event` sees each event once it is judged.
+/// Audits files, several of them merged by time, while somebody looks on.
 ///
 /// # Errors
-/// A file that cannot be opened or is no capture. One that is damaged further on is no error: the
-/// report tells it.
-pub(crate) fn run(
-    files: &[PathBuf],
-    mut asked: Asked,
-    mut on_event: impl FnMut(&Event, Option<Remark>),
-) -> Result<Report> {
-    let mut auditor = Auditor::new(asked.options);
-    if let Some(listener) = asked.listener {
-        auditor.findings().listen(listener);
-    }
+/// A file that cannot be opened or is no capture, and what `watch` ends the audit for. A file that
+/// is damaged further on is no error: the report tells it.
+pub(super) fn run(files: &[PathBuf], options: Options, watch: &mut impl Watch) -> Result<Report> {
+    let mut auditor = Auditor::new(options);
+    watch.begin(&mut auditor);
     let readers =
         files.iter().zip(0..).map(|(path, file)| open(path, file)).collect::<Result<Vec<_>>>()?;
     let ends = thread::scope(|scope| {
@@ -69,23 +48,28 @@ pub(crate) fn run(
             .collect();
         let mut points = 0;
         let mut judge = |event: &mut Event, seen: &mut Vec<Option<Point>>| {
-            if asked.filter.as_mut().is_some_and(|wanted| !wanted(event)) {
-                return;
+            if !watch.wants(event) {
+                return Ok(());
             }
             event.point = global(event.point, seen, &mut points);
             let remark = auditor.see(event);
-            on_event(event, remark);
+            watch.seen(event, remark.as_ref())
         };
         while let Some((source, until)) = next(&mut sources) {
-            source.run(until, &mut judge);
+            source.run(until, &mut judge)?;
         }
-        sources.into_iter().map(|source| source.end.unwrap_or_default()).collect::<Vec<_>>()
-    });
+        let ends = sources.into_iter().map(|source| source.end.unwrap_or_default());
+        Ok::<_, Failure>(ends.collect::<Vec<_>>())
+    })?;
     let captures = files.iter().zip(ends).map(|(path, end)| Capture { name: name(path), ..end });
     Ok(auditor.finish(captures.collect()))
 }
 
-fn open(path: &Path, file: u16) -> Result<Reader<Box<dyn Read + Send>>> {
+/// Opens a capture; `-` is standard input.
+///
+/// # Errors
+/// It cannot be opened, or is none.
+pub(super) fn open(path: &Path, file: u16) -> Result<Reader<Box<dyn Read + Send>>> {
     let unreadable = |why: String| Failure::Exit(EXIT_UNREADABLE, format!("{}: {why}", name(path)));
     let input: Box<dyn Read + Send> = if path == Path::new("-") {
         Box::new(io::stdin())
@@ -96,7 +80,8 @@ fn open(path: &Path, file: u16) -> Result<Reader<Box<dyn Read + Send>>> {
     Reader::open(input, file).map_err(|damage| unreadable(damage.to_string()))
 }
 
-fn name(path: &Path) -> String {
+/// A capture's name as it is shown.
+pub(super) fn name(path: &Path) -> String {
     match path.to_str() {
         Some("-") => "standard input".to_owned(),
         _ => path.display().to_string(),
@@ -222,18 +207,22 @@ impl Source {
     }
 
     /// Judges the next event and those behind it up to a time.
-    fn run(&mut self, until: u64, judge: &mut impl FnMut(&mut Event, &mut Vec<Option<Point>>)) {
+    fn run(
+        &mut self,
+        until: u64,
+        judge: &mut impl FnMut(&mut Event, &mut Vec<Option<Point>>) -> Result<()>,
+    ) -> Result<()> {
         loop {
             for event in &mut self.batch[self.at..] {
                 if event.at.time.0 > until {
-                    return;
+                    return Ok(());
                 }
-                judge(event, &mut self.points);
+                judge(event, &mut self.points)?;
                 self.at += 1;
             }
             self.advance();
             if self.at == self.batch.len() {
-                return;
+                return Ok(());
             }
         }
     }
