@@ -70,6 +70,7 @@ impl Auditor {
             What::Pause(control) => {
                 self.totals.pauses += 1;
                 self.pauses.pause(event, control, &mut self.findings);
+                self.ecn.pause(event, control);
             }
             What::Lldp(bytes) => {
                 self.totals.lldp += 1;

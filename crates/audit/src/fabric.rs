@@ -4,3 +4,4 @@ pub mod dcbx;
 pub mod ecn;
 pub mod path;
 pub mod pause;
+mod stream;

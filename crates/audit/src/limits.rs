@@ -38,3 +38,7 @@ pub const POINTS: usize = 1024;
 pub const PLOTTED: usize = 256;
 /// Requests of one direction whose answers are timed for the plots.
 pub const ROUND_TRIPS: usize = 128;
+/// Packets that are remembered to be compared with their copies at other points of capture.
+pub const COPIES: usize = 32_768;
+/// Ports whose pauses are remembered as a sign of queues.
+pub const PAUSERS: usize = 64;

@@ -1,29 +1,237 @@
-//! Paths: DSCP by direction and on the way, RoCE versions, UDP source ports, TTL.
+//! Paths: DSCP by direction and on the way, RoCE versions, UDP source ports, TTL. What one queue
+//! pair's packets show at one point is followed here; `path/copies.rs` compares the same packet at
+//! several points, `path/ends.rs` compares queue pairs and directions in the end.
 
+use wire::{Encapsulation, Mac};
+
+use self::copies::Copies;
+use super::stream::{Stream, ahead, stream};
 use crate::event::{Event, Packet};
-use crate::finding::Findings;
+use crate::finding::{Findings, Flow, Instance, Number, Side, Subject};
+use crate::limits;
+use crate::record::{At, Point};
+use crate::rule::Rule;
 use crate::talk::{HalfId, Talks};
+
+mod copies;
+mod ends;
+
+/// PSNs that a stream may go ahead from one packet to the next and still be the same connection: a
+/// long READ takes many at once.
+const CONTINUES: u32 = 1 << 16;
+/// Changes that make a value one that changes: fewer may be a new connection or a rerouting.
+const CHANGES: u8 = 3;
+/// Packets after which an earlier change no longer counts.
+const RECENT: u32 = 1000;
 
 /// What is remembered of a half.
 #[derive(Debug, Default)]
-pub struct State {}
+pub struct State {
+    /// Addresses of its first packet's frame.
+    pub(super) macs: Option<(Mac, Mac)>,
+    /// UDP source port of its first packet in a connection.
+    port: Option<u16>,
+    requests: Track,
+    responses: Track,
+    answers: Answers,
+}
+
+/// A value that packets of a stream share, and how often it changed of late.
+#[derive(Clone, Copy, Debug, Default)]
+struct Kept {
+    value: u16,
+    changes: u8,
+    changed_at: u32,
+}
+
+/// Requests or READ responses of a half, in the order of their PSNs.
+#[derive(Clone, Copy, Debug, Default)]
+struct Track {
+    psn: u32,
+    packets: u32,
+    dscp: Kept,
+    ttl: Kept,
+    port: Kept,
+    /// Whether the DSCP ever changed.
+    mixed: bool,
+}
+
+/// Acknowledgements of a half.
+#[derive(Clone, Copy, Debug, Default)]
+struct Answers {
+    packets: u32,
+    dscp: u8,
+    mixed: bool,
+}
 
 /// Watches the network layer of each flow.
 #[derive(Debug, Default)]
-pub struct Judge {}
+pub struct Judge {
+    point: Option<Point>,
+    several: bool,
+    packets: usize,
+    copies: Option<Box<Copies>>,
+}
 
 impl Judge {
     /// A packet of a half.
     pub fn packet(
         &mut self,
-        _event: &Event,
-        _packet: &Packet,
-        _half: HalfId,
-        _talks: &mut Talks,
-        _findings: &mut Findings,
+        event: &Event,
+        packet: &Packet,
+        half: HalfId,
+        talks: &mut Talks,
+        findings: &mut Findings,
     ) {
+        self.watch(event);
+        let half = talks.get_mut(half);
+        let home = event.point == half.home;
+        if let Some(copies) = &mut self.copies {
+            copies.packet(event, packet, home, half.flow, findings);
+        }
+        if !home {
+            return;
+        }
+        let state = &mut half.path;
+        if state.macs.is_none() {
+            state.macs = event.macs;
+        }
+        let stream = match stream(packet.bth.opcode) {
+            Some(stream) if stream != Stream::Cnp => stream,
+            _ => return,
+        };
+        state.port.get_or_insert(packet.path.source_port);
+        let tell = Telling { at: event.at, flow: half.flow, findings };
+        match stream {
+            Stream::Request => state.requests.packet(packet, tell),
+            Stream::Response => state.responses.packet(packet, tell),
+            Stream::Answer | Stream::Cnp => state.answers.packet(packet),
+        }
+    }
+
+    /// Packets are remembered for their copies where there are several points, and at first: the
+    /// clock of a second file may lag behind.
+    fn watch(&mut self, event: &Event) {
+        self.packets = self.packets.saturating_add(1);
+        let several = *self.point.get_or_insert(event.point) != event.point;
+        if several || self.packets == 1 {
+            self.copies.get_or_insert_default();
+            self.several |= several;
+        } else if self.packets > limits::COPIES && !self.several {
+            self.copies = None;
+        }
     }
 
     /// The end of the captures.
-    pub fn finish(&mut self, _talks: &mut Talks, _findings: &mut Findings) {}
+    pub fn finish(&mut self, talks: &mut Talks, findings: &mut Findings) {
+        ends::judge(talks, findings);
+    }
+}
+
+impl Kept {
+    /// Takes the value of the stream's packet number `packets`; tells the old value if it changed.
+    fn take(&mut self, value: u16, packets: u32) -> Option<u16> {
+        if value == self.value {
+            return None;
+        }
+        let old = core::mem::replace(&mut self.value, value);
+        let recent = packets.wrapping_sub(self.changed_at) <= RECENT;
+        self.changes = if recent { self.changes.saturating_add(1) } else { 1 };
+        self.changed_at = packets;
+        Some(old)
+    }
+}
+
+impl Answers {
+    fn packet(&mut self, packet: &Packet) {
+        let dscp = packet.path.traffic_class >> 2;
+        self.mixed |= self.packets > 0 && self.dscp != dscp;
+        self.dscp = dscp;
+        self.packets = self.packets.saturating_add(1);
+    }
+}
+
+impl Track {
+    fn packet(&mut self, packet: &Packet, mut tell: Telling<'_>) {
+        let path = &packet.path;
+        let dscp = u16::from(path.traffic_class >> 2);
+        let ttl = u16::from(path.hop_limit);
+        let psn = packet.bth.psn.get();
+        let step = ahead(psn, self.psn);
+        let back = ahead(self.psn, psn);
+        if self.packets > 0 && back <= CONTINUES {
+            // Sent again, late, or seen twice: it says nothing of the path's constancy.
+            return;
+        }
+        if ttl == 0 && path.encapsulation == Encapsulation::RoceV2 {
+            tell.odd_ttl(0, || "a packet with TTL 0: no router may pass it on".into());
+        }
+        self.psn = psn;
+        if self.packets == 0 || step > CONTINUES {
+            // The first packet, or a new connection under an old number.
+            let kept = |value| Kept { value, ..Kept::default() };
+            self.mixed |= self.packets > 0 && self.dscp.value != dscp;
+            (self.dscp, self.ttl, self.port) = (kept(dscp), kept(ttl), kept(path.source_port));
+            self.packets = 1;
+            return;
+        }
+        self.packets = self.packets.saturating_add(1);
+        if let Some(old) = self.dscp.take(dscp, self.packets) {
+            self.mixed = true;
+            if self.dscp.changes >= CHANGES {
+                tell.dscp_changes(old, dscp);
+            }
+        }
+        if let Some(old) = self.ttl.take(ttl, self.packets)
+            && (self.ttl.changes >= CHANGES || (ttl.min(old) == 1))
+        {
+            tell.odd_ttl(ttl.min(old), || {
+                format!("packets of one queue pair come with TTL {old} and {ttl}")
+            });
+        }
+        if let Some(old) = self.port.take(path.source_port, self.packets)
+            && self.port.changes >= CHANGES
+        {
+            tell.port_changes(old, path.source_port);
+        }
+    }
+}
+
+/// A packet that may be told of.
+struct Telling<'a> {
+    at: At,
+    flow: Flow,
+    findings: &'a mut Findings,
+}
+
+impl Telling<'_> {
+    fn tell(&mut self, rule: Rule, side: Side, number: Number, detail: impl FnOnce() -> String) {
+        let instance = Instance {
+            rule,
+            subject: Subject::Flow(self.flow),
+            side,
+            at: &[self.at],
+            numbers: &[number],
+        };
+        self.findings.add(instance, detail);
+    }
+
+    fn odd_ttl(&mut self, least: u16, detail: impl FnOnce() -> String) {
+        let number = Number::min("least_ttl", least.into());
+        self.tell(Rule::OddTtl, Side::Before(self.flow.source), number, detail);
+    }
+
+    fn dscp_changes(&mut self, old: u16, new: u16) {
+        let number = Number::last("dscp", new.into());
+        self.tell(Rule::DscpChanged, Side::Before(self.flow.source), number, || {
+            format!("packets of one queue pair come with DSCP {old} and {new} by turns")
+        });
+    }
+
+    fn port_changes(&mut self, old: u16, new: u16) {
+        let number = Number::last("source_port", new.into());
+        self.tell(Rule::PortChanges, Side::Host(self.flow.source), number, || {
+            format!("UDP source port {new} after {old} within a connection")
+        });
+    }
 }
