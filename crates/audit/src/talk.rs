@@ -116,6 +116,14 @@ pub struct Half {
     pub connect: connect::State,
 }
 
+impl Half {
+    /// Whether a packet is seen where the half's first one was, and going the same way there: at
+    /// other points, and on loopback both out and in, packets are seen again.
+    pub fn is_home(&self, event: &Event) -> bool {
+        event.point == self.home && (event.direction.is_none() || event.direction == self.direction)
+    }
+}
+
 /// All conversations.
 #[derive(Debug, Default)]
 pub struct Talks {
@@ -270,9 +278,7 @@ impl Talks {
         let flow = half.flow;
         let case = Case { at: event.at, flow, packet, reliable: op::is_reliable(service) };
         let (mut psn, mut again) = (u64::from(case.psn()), false);
-        let elsewhere = event.point != half.home
-            || (event.direction.is_some() && event.direction != half.direction);
-        if !elsewhere && what != Op::Other && service != op::UD {
+        if half.is_home(event) && what != Op::Other && service != op::UD {
             if half.lane.is_copy(u32::from(opcode) << 24 | case.psn(), packet.path.ident) {
                 again = true;
                 copied(&case, findings);

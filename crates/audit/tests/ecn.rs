@@ -25,11 +25,8 @@ fn back(psn: u32) -> Sent {
 fn exchange(net: &mut Net, from_ns: u64, packets: u32, class: impl Fn(u32) -> u8) {
     for psn in 0..packets {
         let ns = from_ns + u64::from(psn) * 10 * US;
-        net.send(ns, there(psn).class(class(psn)).asks());
+        net.send(ns, there(psn).class(class(psn)));
         net.send(ns + 5 * US, back(psn));
-        if psn == 0 {
-            net.pair((1, 2, 0x22), 0x11);
-        }
     }
 }
 
@@ -145,7 +142,6 @@ fn congested(ms: u64, gap: impl Fn(u64) -> u64, cnps: u64, every: u64) -> Net {
     let mut net = Net::new();
     net.send(0, there(0));
     net.send(0, back(0));
-    net.pair((1, 2, 0x22), 0x11);
     let (mut ns, mut psn, mut next) = (0, 1, cnps);
     while ns < ms * MS {
         ns += gap(ns);
@@ -243,7 +239,6 @@ fn cnps_with_a_class_or_priority_of_their_own_are_right() {
         let mut net = Net::new();
         net.send(0, there(0).class(MARKED).tag(data_tag));
         net.send(0, back(0).tag(data_tag));
-        net.pair((1, 2, 0x22), 0x11);
         net.send(US, cnp(2, 1, 0x11).class(cnp_class).tag(cnp_tag));
         net.rules()
     };
@@ -261,13 +256,12 @@ fn unfounded(from: u64, directions: bool, marks: u32) -> Net {
         let ns = u64::from(psn) * 10 * US;
         net.send(ns, seen(there(psn), Direction::In));
         if psn < marks {
-            let marked = there(psn).class(MARKED);
+            let marked = there(0x1000 + psn).class(MARKED);
             net.send(ns, Sent { qp: 0x23, ..marked });
             net.send(ns, cnp(2, 1, 0x12));
         }
         if psn == 0 {
             net.send(ns, seen(back(0), Direction::Out));
-            net.pair((1, 2, 0x22), 0x11);
         }
         if ns >= from && ns < from + 200 * US {
             net.send(ns, seen(cnp(2, 1, 0x11), Direction::Out));
@@ -328,7 +322,6 @@ fn pauses_show_no_missing_marks_where_something_was_marked_or_the_receiver_pause
             net.send(u64::from(psn) * 10 * US, there(psn).tag(3));
         }
         net.send(0, back(0));
-        net.pair((1, 2, 0x22), 0x11);
         for n in 0..pauses {
             net.pause(from + n * US, mac(port), priority);
         }
@@ -351,12 +344,9 @@ fn delayed(expected: bool, pauses: u64, delay: impl Fn(u32) -> u64) -> Vec<Rule>
     let mut net = Net::expecting(expected);
     let mut ns = 0;
     for psn in 0..400 {
-        net.send(ns, there(psn).asks());
+        net.send(ns, there(psn));
         ns += delay(psn);
         net.send(ns, back(psn));
-        if psn == 0 {
-            net.pair((1, 2, 0x22), 0x11);
-        }
         ns += 10 * US;
     }
     for n in 0..pauses {
@@ -403,10 +393,9 @@ fn packets_in_no_order_and_with_any_clock_are_judged_without_fault() {
             .opcode(opcodes[next() as usize % opcodes.len()])
             .payload(next() as u32 % 5000)
             .seen(next() as u16 % 3, next() as u16 % 2);
-        let sent = if next() % 2 == 0 { sent.asks() } else { sent };
+        let sent = if next() % 2 == 0 { sent } else { sent };
         net.send(next() * next() % 1_000_000_000, sent);
     }
-    net.pair((1, 2, 0x11), 0x11);
     for _ in 0..20_000 {
         net.send(next() * next(), there(next() as u32).class(next() as u8));
         net.send(next() * next(), cnp(2, 1, 0x11));

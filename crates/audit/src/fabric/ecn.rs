@@ -108,7 +108,7 @@ impl Judge {
         let ecn = packet.path.traffic_class & 3;
         self.wanted |= ecn != NOT_ECT || stream == Stream::Cnp;
         let half = talks.get_mut(id);
-        if event.point != half.home {
+        if !half.is_home(event) {
             let marked = u32::from(ecn == CE && packet.payload_len > 0);
             half.ecn.ce_copies = half.ecn.ce_copies.saturating_add(marked);
             return;

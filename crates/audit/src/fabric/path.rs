@@ -85,8 +85,10 @@ impl Judge {
     ) {
         self.watch(event);
         let half = talks.get_mut(half);
-        let home = event.point == half.home;
-        if let Some(copies) = &mut self.copies {
+        let home = half.is_home(event);
+        if let Some(copies) = &mut self.copies
+            && (home || event.point != half.home)
+        {
             copies.packet(event, packet, home, half.flow, findings);
         }
         if !home {

@@ -219,16 +219,17 @@ rules! {
         "CNPs travel in the class of the data and wait behind the queue that they report",
         "give CNPs their own class: cnp_dscp 48, cnp_802p_prio 6, strict priority in the switches";
     CnpUnfounded = "R065" "cnp-without-ce" Warning:
-        "CNPs without any CE mark before them",
-        "look for marks that are erased on the way, or a receiver that sends CNPs without reason";
+        "CNPs for a flow of which no packet was marked CE, though marks would be seen here",
+        "look at the receiver: an adapter with full buffers or a slow PCIe link, CNPs for a wrong \
+         queue pair";
     DscpAsymmetric = "R066" "dscp-asymmetric" Warning:
-        "the two directions of a queue pair have different DSCPs",
+        "the two directions of a queue pair have different DSCPs: often only one is lossless",
         "set the same traffic class at both ends (cma_roce_tos, traffic_class)";
     DscpChanged = "R067" "dscp-changed" Error:
         "the DSCP changes on the way",
         "set the switches to trust DSCP and not to rewrite it";
     EcnErased = "R068" "ecn-erased" Error:
-        "the ECN field is erased on the way",
+        "the ECN field is erased or rewritten on the way",
         "find the device that clears the ECN bits (often a firewall or tunnel end) and set it to \
          keep them";
     VersionsMixed = "R070" "versions-mixed" Error:

@@ -1,12 +1,10 @@
 //! Packets of a network as events, for the tests of its judges: a packet is described, sent at a
-//! time, and judged together with the halves that it belongs to.
+//! time, and audited.
 #![allow(dead_code, reason = "each test program uses its part")]
 
-use audit::fabric::{ecn, path};
-use audit::finding::{Finding, Flow};
+use audit::finding::Finding;
 use audit::record::{At, Direction, Point, Time};
-use audit::talk::{HalfId, Talks};
-use audit::{Event, Findings, Rule, What};
+use audit::{Auditor, Event, Options, Rule, What};
 use wire::mac_control::{MacControl, Pfc};
 use wire::{Encapsulation, Gid, Mac, Msn, PKey, Psn, Qpn, Syndrome};
 
@@ -51,7 +49,7 @@ pub(crate) struct Sent {
     pub(crate) direction: Option<Direction>,
 }
 
-/// A SEND of 4 KiB from one end to a queue pair of another.
+/// A SEND of 4 KiB from one end to a queue pair of another; it asks for an acknowledgement.
 pub(crate) fn data(from: u8, to: u8, qp: u32, psn: u32) -> Sent {
     Sent {
         from,
@@ -64,7 +62,7 @@ pub(crate) fn data(from: u8, to: u8, qp: u32, psn: u32) -> Sent {
         port: 0xC000 | qp as u16,
         ident: psn as u16,
         payload: 4096,
-        asks: false,
+        asks: true,
         encapsulation: Encapsulation::RoceV2,
         tag: None,
         macs: Some((mac(from), mac(to))),
@@ -75,12 +73,12 @@ pub(crate) fn data(from: u8, to: u8, qp: u32, psn: u32) -> Sent {
 }
 
 pub(crate) fn ack(from: u8, to: u8, qp: u32, psn: u32) -> Sent {
-    Sent { opcode: ACK, payload: 0, ..data(from, to, qp, psn) }
+    Sent { opcode: ACK, payload: 0, asks: false, ..data(from, to, qp, psn) }
 }
 
 /// A CNP in a class of its own.
 pub(crate) fn cnp(from: u8, to: u8, qp: u32) -> Sent {
-    Sent { opcode: CNP, payload: 0, class: 48 << 2, port: 0, ..data(from, to, qp, 0) }
+    Sent { opcode: CNP, class: 48 << 2, port: 0, ..ack(from, to, qp, 0) }
 }
 
 impl Sent {
@@ -98,9 +96,6 @@ impl Sent {
     }
     pub(crate) fn payload(self, payload: u32) -> Self {
         Self { payload, ..self }
-    }
-    pub(crate) fn asks(self) -> Self {
-        Self { asks: true, ..self }
     }
     pub(crate) fn tag(self, priority: u8) -> Self {
         Self { tag: Some((priority, 100)), ..self }
@@ -166,12 +161,12 @@ impl Sent {
     }
 }
 
-/// A network under audit: the judges of ECN and paths.
+/// The families of rules that are about the network.
+const RULES: [&str; 3] = ["R019", "R06", "R07"];
+
+/// A network under audit. Findings of other rules than the network's are left out.
 pub(crate) struct Net {
-    talks: Talks,
-    ecn: ecn::Judge,
-    paths: path::Judge,
-    findings: Findings,
+    auditor: Auditor,
     frames: [u64; 8],
 }
 
@@ -181,14 +176,9 @@ impl Net {
     }
 
     /// Where ECN is expected, or not.
-    pub(crate) fn expecting(ecn: bool) -> Self {
-        Self {
-            talks: Talks::default(),
-            ecn: ecn::Judge::new(ecn),
-            paths: path::Judge::default(),
-            findings: Findings::default(),
-            frames: [0; 8],
-        }
+    pub(crate) fn expecting(expect_ecn: bool) -> Self {
+        let auditor = Auditor::new(Options { expect_ecn, conversations: 0 });
+        Self { auditor, frames: [0; 8] }
     }
 
     fn at(&mut self, ns: u64, file: u16) -> At {
@@ -198,19 +188,14 @@ impl Net {
     }
 
     /// A packet at a time, ns.
-    pub(crate) fn send(&mut self, ns: u64, sent: Sent) -> HalfId {
+    pub(crate) fn send(&mut self, ns: u64, sent: Sent) {
         let event = sent.event(self.at(ns, sent.file));
-        let What::Packet(packet) = &event.what else { unreachable!("it is a packet") };
-        let half = self.talks.half(&event, packet);
-        self.paths.packet(&event, packet, half, &mut self.talks, &mut self.findings);
-        self.ecn.packet(&event, packet, half, &mut self.talks, &mut self.findings);
-        half
+        self.auditor.see(&event);
     }
 
     /// A pause of a priority by a port.
     pub(crate) fn pause(&mut self, ns: u64, port: Mac, priority: u8) {
         let pfc = Pfc::one(priority, 0xFFFF).expect("a priority");
-        let control = MacControl::Pfc(pfc);
         let event = Event {
             at: self.at(ns, 0),
             part: 0,
@@ -220,30 +205,16 @@ impl Net {
             macs: Some((port, Mac::MAC_CONTROL)),
             tag: None,
             tunnels: 0,
-            what: What::Pause(control),
+            what: What::Pause(MacControl::Pfc(pfc)),
         };
-        self.ecn.pause(&event, &control);
+        self.auditor.see(&event);
     }
 
-    /// Makes the two directions between two queue pairs one conversation: `there` are packets from
-    /// the first end to the second's queue pair, `back` the others.
-    pub(crate) fn pair(&mut self, there: (u8, u8, u32), back_qp: u32) {
-        let (from, to, qp) = there;
-        let find = |talks: &Talks, from, to, qp| {
-            let flow = Flow { source: end(from), destination: end(to), qp };
-            talks.find(Encapsulation::RoceV2, flow).expect("a half that was seen")
-        };
-        let a = find(&self.talks, from, to, qp);
-        let b = find(&self.talks, to, from, back_qp);
-        self.talks.get_mut(a).peer = Some(b);
-        self.talks.get_mut(b).peer = Some(a);
-    }
-
-    /// The end; all findings.
-    pub(crate) fn finish(mut self) -> Vec<Finding> {
-        self.paths.finish(&mut self.talks, &mut self.findings);
-        self.ecn.finish(&mut self.talks, &mut self.findings);
-        self.findings.sorted()
+    /// The end; the findings about the network.
+    pub(crate) fn finish(self) -> Vec<Finding> {
+        let mut findings = self.auditor.finish(Vec::new()).findings;
+        findings.retain(|f| RULES.iter().any(|family| f.rule.code().starts_with(family)));
+        findings
     }
 
     /// The end; the rules that were found, each once for each subject.

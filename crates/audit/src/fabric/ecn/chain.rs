@@ -141,7 +141,8 @@ fn no_marks(
     let pauses = pauses(half, pausers);
     let delay = state.delay.as_ref().and_then(|delay| Some((delay.standing?, delay.least)));
     let paused = pauses >= if delay.is_some() { PAUSES_WITH_DELAY } else { PAUSES };
-    if !paused && !(expected && delay.is_some()) {
+    let expected_delay = expected && delay.is_some();
+    if !paused && !expected_delay {
         return;
     }
     let at = delay.map_or(half.first, |((_, at), _)| at);
