@@ -393,7 +393,7 @@ fn packets_in_no_order_and_with_any_clock_are_judged_without_fault() {
             .opcode(opcodes[next() as usize % opcodes.len()])
             .payload(next() as u32 % 5000)
             .seen(next() as u16 % 3, next() as u16 % 2);
-        let sent = if next() % 2 == 0 { sent } else { sent };
+        let sent = Sent { asks: next() % 2 == 0, ..sent };
         net.send(next() * next() % 1_000_000_000, sent);
     }
     for _ in 0..20_000 {

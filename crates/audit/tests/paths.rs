@@ -89,7 +89,7 @@ fn a_dscp_may_change_between_connections_datagrams_and_kinds_of_packets() {
     assert_eq!(talk(anew, |_, sent| sent).rules(), []);
     let again = |psn: u32, sent: Sent| Sent {
         psn: (psn * 0x10_0001) & 0xFF_FFFF,
-        ..sent.class(if psn % 2 == 0 { 0 } else { AF31 })
+        ..sent.class([0, AF31][psn as usize % 2])
     };
     assert_eq!(talk(again, |_, sent| sent).rules(), []);
     let datagrams = |psn, sent: Sent| {

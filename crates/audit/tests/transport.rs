@@ -469,6 +469,7 @@ fn what_is_remembered_is_bounded() {
         let audit::What::Packet(packet) = &mut event.what else { unreachable!() };
         packet.bth.psn = wire::Psn::new(n / 20);
         packet.bth.dest_qp = wire::Qpn::new(n % 20 + 100);
+        packet.path.source_port = 0xC000 + n as u16 % 20;
         packet.path.ident = 0;
         auditor.see(&event);
     }

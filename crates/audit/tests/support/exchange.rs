@@ -71,7 +71,8 @@ impl Exchange {
             encapsulation: Encapsulation::RoceV2,
             source,
             destination,
-            traffic_class: 0,
+            // CNPs have a class of their own.
+            traffic_class: if opcode == 0x81 { 48 << 2 } else { 0 },
             hop_limit: 64,
             flow_label: 0,
             source_port: 0xC123,

@@ -160,10 +160,14 @@ fn no_marks(
         numbers: &numbers,
     };
     findings.add(instance, || {
+        let paused = match pauses {
+            0 => String::new(),
+            _ => format!("; a switch pauses this link {pauses} times"),
+        };
         let grown = delay.map_or_else(String::new, |((grown, _), least)| {
-            format!("; acknowledgements that took {:.0} µs take {:.0} µs", us(least), us(grown))
+            format!("; answers came after {:.0} µs and come after {:.0} µs", us(least), us(grown))
         });
-        format!("{capable} packets with ECT, none marked, though the link is paused {pauses} times{grown}")
+        format!("{capable} packets with ECT, none marked{paused}{grown}")
     });
 }
 
