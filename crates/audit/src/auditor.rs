@@ -61,7 +61,7 @@ impl Auditor {
             What::Packet(packet) => return self.packet(event, packet),
             What::Refused { .. } => {
                 self.totals.refused += 1;
-                self.integrity.refused(event, &mut self.findings);
+                self.integrity.refused(event, &self.talks, &mut self.findings);
             }
             What::Damaged { .. } => {
                 self.totals.damaged += 1;
@@ -88,13 +88,13 @@ impl Auditor {
         self.totals.trains += u64::from(event.part == 1);
         self.totals.cnp += u64::from(packet.bth.opcode == Opcode::CNP);
         self.totals.ce += u64::from(packet.path.traffic_class & 3 == 3);
+        let trusted = self.integrity.packet(event, packet, &self.talks, &mut self.findings);
         match packet.icrc {
             Icrc::Right => self.totals.icrc_right += 1,
-            Icrc::Wrong(_) => self.totals.icrc_wrong += 1,
-            Icrc::Cut => self.totals.icrc_untold += 1,
+            Icrc::Wrong(_) if !trusted => self.totals.icrc_wrong += 1,
+            Icrc::Wrong(_) | Icrc::Cut => self.totals.icrc_untold += 1,
         }
-        self.integrity.packet(event, packet, &mut self.findings);
-        if matches!(packet.icrc, Icrc::Wrong(_)) {
+        if !trusted {
             // Its receiver drops it; its headers cannot be trusted.
             return None;
         }

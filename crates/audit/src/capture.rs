@@ -1,6 +1,6 @@
 //! Capture files as records: pcap and pcapng in both byte orders, in blocks of bounded size. What
-//! stands before a damage is read; the damage is told with its place. What a file is packed in is
-//! for `capture::packed`.
+//! stands before a damage is read; the damage is told with its place. Packed files are for
+//! `packed`.
 //!
 //! A [`Block`] owns the bytes of whole records, so that it can be read on one thread and peeled on
 //! another. It is used again and again.
@@ -13,6 +13,9 @@ use crate::report;
 
 mod classic;
 mod ng;
+mod packed;
+
+pub use packed::{Input, open};
 
 /// Bytes that a record can have at most, as in other programs that read captures.
 const MAX_RECORD: usize = 262_144;
@@ -148,6 +151,8 @@ pub struct Reader<R> {
     bytes: u64,
     first: Option<Time>,
     last: Option<Time>,
+    /// What the file is packed in, in words before the format's.
+    packing: &'static str,
 }
 
 impl<R: Read> Reader<R> {
@@ -185,6 +190,7 @@ impl<R: Read> Reader<R> {
             bytes: 0,
             first: None,
             last: None,
+            packing: "",
         };
         if matches!(reader.format, Format::Ng(_)) {
             reader.first_section()?;
@@ -300,7 +306,7 @@ impl<R: Read> Reader<R> {
             Format::Ng(ng) => (ng.to_string(), ng.dropped()),
         };
         report::Capture {
-            format,
+            format: format!("{}{format}", self.packing),
             records: self.records,
             bytes: self.bytes,
             first: self.first,
@@ -330,9 +336,10 @@ fn io_damage(offset: u64, error: &io::Error) -> Damage {
 }
 
 fn no_capture(head: &[u8]) -> Damage {
-    let found = match head {
-        [] => "an empty file".to_owned(),
-        head => head.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" "),
+    let found = match (head, packed::foreign(head)) {
+        ([], _) => "an empty file".to_owned(),
+        (_, Some(name)) => name.to_owned(),
+        (head, None) => head.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" "),
     };
     Damage::new(0, "magic number", found, "that of a pcap or pcapng file")
 }

@@ -42,3 +42,9 @@ pub const ROUND_TRIPS: usize = 128;
 pub const COPIES: usize = 32_768;
 /// Ports whose pauses are remembered as a sign of queues.
 pub const PAUSERS: usize = 64;
+/// Flows with wrong ICRCs that are looked at for what their packets have in common.
+pub const WRONG_FLOWS: usize = 4096;
+/// Wrong packets of a flow that are remembered until that is clear.
+pub const WRONG_OPEN: usize = 8;
+/// Truncated packets that are remembered until it is clear that the capture was not cut.
+pub const SHORT_OPEN: usize = 64;

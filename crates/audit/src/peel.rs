@@ -7,16 +7,23 @@ use crate::event::{Event, What};
 use crate::record::{At, Direction, Link, Point, Record};
 
 mod cause;
+mod fragments;
 mod link;
 mod network;
+mod train;
 mod transport;
+mod tunnel;
 
 /// Layers that are taken off one frame at most: tunnels in tunnels end here.
 const MAX_DEPTH: u8 = 8;
 
 /// Peels records; keeps what it learns of them (sizes of packets in trains).
 #[derive(Debug, Default)]
-pub struct Peeler {}
+pub struct Peeler {
+    sizes: train::Sizes,
+    fragments: fragments::Fragments,
+    ports: link::Ports,
+}
 
 /// Bytes of a frame from some layer on.
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +80,10 @@ struct Outside {
     tag: Option<(u8, u16)>,
     tunnels: u8,
     depth: u8,
+    /// Whether a tunnel around it is a fragment, so that not all of it is here.
+    fragment: bool,
+    /// Bytes of each packet of a train, from the BTH through the ICRC, where the capture says it.
+    segment: Option<usize>,
 }
 
 impl Outside {
@@ -105,11 +116,17 @@ impl Peeler {
             tag: None,
             tunnels: 0,
             depth: 0,
+            fragment: false,
+            segment: record.segment.map(usize::from),
         };
         let what = match record.link {
             Link::Ethernet => self.ethernet(view, &mut outside, events),
             Link::RawIp => self.ip(view, &mut outside, events),
-            _ => Some(What::Unread),
+            Link::Cooked => self.cooked(view, &mut outside, events),
+            Link::Cooked2 => self.cooked2(view, &mut outside, events),
+            Link::Erf => self.erf(view, &mut outside, events),
+            Link::Infiniband => self.infiniband(view, &mut outside, events),
+            Link::Other(_) => Some(What::Unread),
         };
         if let Some(what) = what {
             events.push(outside.event(what));

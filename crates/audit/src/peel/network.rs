@@ -3,14 +3,18 @@
 use wire::flow::ROCE_PORT;
 use wire::infiniband::GRH_NEXT_HEADER;
 use wire::packet::Encapsulation;
-use wire::{DropReason, Gid, Layer, checksum, icrc};
+use wire::{DropReason, Gid, Layer, checksum};
 
-use super::transport::Carrier;
+use super::transport::{Carrier, LONGEST};
 use super::{MAX_DEPTH, Outside, Peeler, View, mapped};
 use crate::event::{Event, Path, What};
 
+const IPV4_IN_IP: u8 = 4;
 const UDP: u8 = 17;
+const IPV6_IN_IP: u8 = 41;
 const IPV6_FRAGMENT: u8 = 44;
+const GRE: u8 = 47;
+const MPLS_IN_IP: u8 = 137;
 const UDP_LEN: usize = 8;
 const IPV4_LEN: usize = 20;
 const IPV6_LEN: usize = 40;
@@ -22,6 +26,8 @@ struct Ip<'a> {
     header: &'a [u8],
     protocol: u8,
     fault: Option<DropReason>,
+    /// Identification of a fragment.
+    fragment: u32,
 }
 
 impl Peeler {
@@ -86,9 +92,9 @@ impl Peeler {
         };
         let Some(payload) = packet.behind(header_len) else { return Some(packet.short()) };
         outside.len -= view.whole() - packet.whole();
-        let ip = Ip { path, header, protocol: h[9], fault };
+        let ip = Ip { path, header, protocol: h[9], fault, fragment: u32::from(path.ident) };
         if word(6) & 0x1FFF != 0 {
-            return Some(What::Other);
+            return Some(self.later_fragment(&ip));
         }
         self.carried(ip, payload, outside, events)
     }
@@ -111,17 +117,18 @@ impl Peeler {
         let Some(payload) = packet.behind(IPV6_LEN) else { return Some(packet.short()) };
         outside.len -= view.whole() - packet.whole();
         let path = grh_path(Encapsulation::RoceV2, h);
-        let mut ip = Ip { path, header: h, protocol: h[6], fault };
+        let mut ip = Ip { path, header: h, protocol: h[6], fault, fragment: 0 };
         let mut payload = payload;
         if ip.protocol == IPV6_FRAGMENT {
-            let Some([next, _, offset, low, ..]) = payload.array::<8>(0) else {
+            let Some([next, _, offset, low, id @ ..]) = payload.array::<8>(0) else {
                 return Some(payload.short());
             };
-            if u16::from_be_bytes([*offset, *low]) >> 3 != 0 {
-                return Some(What::Other);
-            }
             ip.protocol = *next;
             ip.fault = Some(DropReason::Fragment);
+            ip.fragment = u32::from_be_bytes(*id);
+            if u16::from_be_bytes([*offset, *low]) >> 3 != 0 {
+                return Some(self.later_fragment(&ip));
+            }
             let Some(behind) = payload.behind(8) else { return Some(payload.short()) };
             payload = behind;
         }
@@ -138,10 +145,23 @@ impl Peeler {
         if outside.depth == MAX_DEPTH {
             return Some(What::Other);
         }
+        outside.fragment |= ip.fault == Some(DropReason::Fragment) && ip.protocol != UDP;
         match ip.protocol {
             UDP => self.udp(ip, payload, outside, events),
+            GRE => self.gre(payload, outside, events),
+            IPV4_IN_IP | IPV6_IN_IP => self.nested(payload, outside, events),
+            MPLS_IN_IP => self.mpls(payload, outside, events),
             _ => Some(What::Other),
         }
+    }
+
+    /// A fragment that is not the first: ours if the first was.
+    fn later_fragment(&self, ip: &Ip<'_>) -> What {
+        let name = (ip.path.source, ip.path.destination, ip.fragment);
+        if ip.protocol == UDP && self.fragments.knows(&name) {
+            return What::Damaged { path: Some(ip.path), reason: DropReason::Fragment };
+        }
+        What::Other
     }
 
     fn udp(
@@ -153,9 +173,10 @@ impl Peeler {
     ) -> Option<What> {
         let Some(udp) = datagram.array::<UDP_LEN>(0) else { return Some(datagram.short()) };
         let word = |at: usize| u16::from_be_bytes([udp[at], udp[at + 1]]);
-        match word(2) {
-            ROCE_PORT => {}
-            _ => return Some(What::Other),
+        if word(2) != ROCE_PORT {
+            let payload = datagram.behind(UDP_LEN)?;
+            outside.fragment |= ip.fault == Some(DropReason::Fragment);
+            return self.udp_tunnel(word(2), payload, outside, events);
         }
         let mut path = ip.path;
         path.source_port = word(0);
@@ -165,11 +186,14 @@ impl Peeler {
             fault => fault,
         };
         if let Some(reason) = reason {
+            if reason == DropReason::Fragment {
+                self.fragments.begin((path.source, path.destination, ip.fragment));
+            }
             return Some(What::Damaged { path: Some(path), reason });
         }
         path.udp_checksum = match word(6) {
             0 => Some(true),
-            _ if datagram.missing > 0 => None,
+            _ if datagram.missing > 0 || said > LONGEST => None,
             stored => udp_checksum(&path, datagram.bytes, stored),
         };
         let carrier = Carrier::Udp { ip: ip.header, udp };
@@ -203,7 +227,7 @@ impl Peeler {
 }
 
 /// The path of an IPv6 header or a GRH.
-fn grh_path(encapsulation: Encapsulation, h: &[u8; IPV6_LEN]) -> Path {
+pub(super) fn grh_path(encapsulation: Encapsulation, h: &[u8; IPV6_LEN]) -> Path {
     let word = u32::from_be_bytes([h[0], h[1], h[2], h[3]]);
     let (mut source, mut destination) = ([0; 16], [0; 16]);
     source.copy_from_slice(&h[8..24]);
@@ -225,28 +249,22 @@ fn grh_path(encapsulation: Encapsulation, h: &[u8; IPV6_LEN]) -> Path {
 /// Whether a UDP checksum is right; `None` for the sum of the addresses and lengths alone, which
 /// the adapter was to complete.
 fn udp_checksum(path: &Path, datagram: &[u8], stored: u16) -> Option<bool> {
-    let (source, destination) = (path.source.to_ip(), path.destination.to_ip());
-    if stored == checksum::udp_of_written(source, destination, datagram) {
-        return Some(true);
+    if stored == pseudo_sum(path, datagram.len()) {
+        return None;
     }
-    let pseudo = pseudo_sum(path, datagram.len());
-    (stored != pseudo).then_some(false)
+    let (source, destination) = (path.source.to_ip(), path.destination.to_ip());
+    Some(stored == checksum::udp_of_written(source, destination, datagram))
 }
 
 /// The ones' complement sum of what a UDP checksum covers before the UDP header.
 fn pseudo_sum(path: &Path, len: usize) -> u16 {
-    let address = |gid: &Gid| if gid.is_ipv4() { gid.0[12..].to_vec() } else { gid.0.to_vec() };
-    let mut bytes = address(&path.source);
-    bytes.extend(address(&path.destination));
-    bytes.extend([0, UDP]);
-    bytes.extend((len as u16).to_be_bytes());
-    checksum::ones_complement_sum(&bytes)
-}
-
-/// The ICRC's state before the BTH.
-pub(super) fn state(carrier: &Carrier<'_>) -> u32 {
-    match carrier {
-        Carrier::Udp { ip, udp } => icrc::udp_state(ip, *udp),
-        Carrier::Grh { grh } => icrc::grh_state(grh),
-    }
+    let mut covered = [0; 36];
+    let start = if path.source.is_ipv4() { 12 } else { 0 };
+    let (source, rest) = covered.split_at_mut(16);
+    let (destination, rest) = rest.split_at_mut(16);
+    source[start..].copy_from_slice(&path.source.0[start..]);
+    destination[start..].copy_from_slice(&path.destination.0[start..]);
+    rest[1] = UDP;
+    rest[2..].copy_from_slice(&(len as u16).to_be_bytes());
+    checksum::ones_complement_sum(&covered)
 }

@@ -4,12 +4,12 @@
 //! does not depend on who is faster.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-use audit::capture::{Block, Damage, Reader};
+use audit::capture::{self, Block, Damage, Input, Reader};
 use audit::peel::Peeler;
 use audit::report::Capture;
 use audit::{Auditor, Event, Options, Point, Report};
@@ -69,15 +69,15 @@ pub(super) fn run(files: &[PathBuf], options: Options, watch: &mut impl Watch) -
 ///
 /// # Errors
 /// It cannot be opened, or is none.
-pub(super) fn open(path: &Path, file: u16) -> Result<Reader<Box<dyn Read + Send>>> {
+pub(super) fn open(path: &Path, file: u16) -> Result<Reader<Input>> {
     let unreadable = |why: String| Failure::Exit(EXIT_UNREADABLE, format!("{}: {why}", name(path)));
-    let input: Box<dyn Read + Send> = if path == Path::new("-") {
-        Box::new(io::stdin())
+    let reader = if path == Path::new("-") {
+        capture::open(io::stdin(), file)
     } else {
-        let file = File::open(path).map_err(|error| unreadable(error.to_string()))?;
-        Box::new(file)
+        let input = File::open(path).map_err(|error| unreadable(error.to_string()))?;
+        capture::open(input, file)
     };
-    Reader::open(input, file).map_err(|damage| unreadable(damage.to_string()))
+    reader.map_err(|damage| unreadable(damage.to_string()))
 }
 
 /// A capture's name as it is shown.
@@ -122,7 +122,7 @@ fn channel<T: Default, E>(many: usize) -> (Giver<T, E>, Taker<T, E>) {
 }
 
 /// Reads a file to its end, or until nobody takes its blocks any more.
-fn read(mut reader: Reader<Box<dyn Read + Send>>, blocks: &Giver<Block, Capture>) {
+fn read(mut reader: Reader<Input>, blocks: &Giver<Block, Capture>) {
     let mut damage: Option<Damage> = None;
     while let Ok(mut block) = blocks.empty.recv() {
         match reader.fill(&mut block) {
