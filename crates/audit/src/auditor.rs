@@ -13,6 +13,8 @@ use crate::{connect, fabric, integrity};
 pub struct Options {
     /// ECN is wanted even if nothing in the capture speaks of it.
     pub expect_ecn: bool,
+    /// Speed of the links in Gb/s, if it is known: pauses are told in bit times.
+    pub link_gbps: Option<u32>,
     /// Conversations that the report lists at most; 0 is all.
     pub conversations: usize,
 }
@@ -41,7 +43,7 @@ impl Auditor {
             talks: Talks::default(),
             integrity: integrity::Judge::default(),
             connections: connect::Judge::default(),
-            pauses: fabric::pause::Judge::default(),
+            pauses: fabric::pause::Judge::new(options.link_gbps),
             dcbx: fabric::dcbx::Judge::default(),
             ecn: fabric::ecn::Judge::new(options.expect_ecn),
             paths: fabric::path::Judge::default(),

@@ -21,6 +21,18 @@ pub const HOLES: usize = 16;
 pub const ATOMICS: usize = 32;
 /// A PSN farther than this from the expected one begins a new connection.
 pub const NEW_EPOCH: u64 = 1 << 20;
+/// Links (points of capture) on which pauses are judged.
+pub const LINKS: usize = 256;
+/// Senders of pauses or LLDP at one point that are told apart; a link has two.
+pub const ENDS: usize = 8;
+/// MAC addresses of a link's packets that are remembered.
+pub const NAMED: usize = 16;
+/// Addresses behind an end of a link that are remembered, by priority.
+pub const ADDRESSES_BEHIND: usize = 32;
+/// Paused links among which rings are looked for.
+pub const RING_EDGES: usize = 32;
+/// Rings of pauses that are told apart.
+pub const RINGS: usize = 64;
 /// Handshakes of the connection manager that are remembered; the oldest makes room.
 pub const HANDSHAKES: usize = 16_384;
 /// Frames of a handshake that are remembered.

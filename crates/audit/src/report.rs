@@ -173,7 +173,11 @@ pub struct LinkReport {
     pub link: u16,
     /// Who sent the pauses: MAC address.
     pub port: String,
-    /// Pauses by priority; 802.3x ones count for all.
+    /// Its name, where LLDP tells it.
+    pub name: Option<String>,
+    /// Speed of the link with which quanta are told in time, Gb/s: as given, or assumed.
+    pub link_gbps: u32,
+    /// Pauses by priority (frames that end one left out); 802.3x ones count for all.
     pub pauses: [u64; 8],
     /// Time paused by priority, microseconds.
     pub paused_us: [f64; 8],

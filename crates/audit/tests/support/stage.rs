@@ -30,6 +30,10 @@ impl Stage {
         Self { auditor: Auditor::new(Options::default()), frame: 0 }
     }
 
+    pub fn with(options: Options) -> Self {
+        Self { auditor: Auditor::new(options), frame: 0 }
+    }
+
     /// Shows a frame, captured at `time` (nanoseconds) at a point; gives its number.
     pub fn show(&mut self, time: u64, point: u16, bytes: &[u8]) -> u64 {
         self.frame += 1;
