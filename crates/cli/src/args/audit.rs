@@ -52,6 +52,11 @@ pub(crate) struct AuditArgs {
     #[arg(long, value_name = "WHAT")]
     pub(crate) expect: Vec<Expect>,
 
+    /// Speed of the links, where it is known: pauses are told in bit times. Without it 100 Gb/s is
+    /// assumed, or more where the traffic shows more
+    #[arg(long, value_name = "GBPS", value_parser = clap::value_parser!(u32).range(1..=3200))]
+    pub(crate) link_speed: Option<u32>,
+
     /// Print JSON
     #[arg(long, conflicts_with_all = ["frames", "ladder"])]
     pub(crate) json: bool,

@@ -70,6 +70,10 @@ fn judge(args: &AuditArgs, watch: &mut impl Watch) -> Result<Report> {
 
 /// Reads and judges all captures.
 fn read(args: &AuditArgs, watch: &mut impl Watch) -> Result<Report> {
-    let options = Options { expect_ecn: args.expect.contains(&Expect::Ecn), ..Options::default() };
+    let options = Options {
+        expect_ecn: args.expect.contains(&Expect::Ecn),
+        link_gbps: args.link_speed,
+        ..Options::default()
+    };
     pipeline::run(&args.files, options, watch)
 }
