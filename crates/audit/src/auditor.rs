@@ -76,7 +76,9 @@ impl Auditor {
             }
             What::Lldp(bytes) => {
                 self.totals.lldp += 1;
-                self.dcbx.lldp(event, bytes, &mut self.findings);
+                if let Some(speaker) = self.dcbx.lldp(event, bytes, &mut self.findings) {
+                    self.pauses.neighbour(event, &speaker.chassis, &speaker.name);
+                }
             }
             What::Other => self.totals.other += 1,
             What::Unread => self.totals.unread += 1,

@@ -2,6 +2,7 @@
 
 pub mod dcbx;
 pub mod ecn;
+mod lldp;
 pub mod path;
 pub mod pause;
 mod stream;

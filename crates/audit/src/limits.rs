@@ -33,6 +33,8 @@ pub const ADDRESSES_BEHIND: usize = 32;
 pub const RING_EDGES: usize = 32;
 /// Rings of pauses that are told apart.
 pub const RINGS: usize = 64;
+/// LLDP agents of one point that are told apart; a link has two.
+pub const AGENTS: usize = 8;
 /// Handshakes of the connection manager that are remembered; the oldest makes room.
 pub const HANDSHAKES: usize = 16_384;
 /// Frames of a handshake that are remembered.

@@ -103,14 +103,14 @@ impl Judge {
     }
 
     /// An LLDP frame: its sender is an end of the link.
-    pub fn neighbour(&mut self, event: &Event, chassis: &[u8], name: Option<String>) {
+    pub fn neighbour(&mut self, event: &Event, chassis: &[u8], name: &str) {
         let Some((mac, _)) = event.macs else { return };
         let Some(end) = self.link(event.point).and_then(|link| link.end(mac)) else { return };
         if end.chassis.as_deref() != Some(chassis) {
             end.chassis = Some(chassis.into());
         }
-        if name.is_some() {
-            end.name = name;
+        if end.name.as_deref() != Some(name) {
+            end.name = Some(name.to_owned());
         }
     }
 
