@@ -177,7 +177,7 @@ impl Net {
 
     /// Where ECN is expected, or not.
     pub(crate) fn expecting(expect_ecn: bool) -> Self {
-        let auditor = Auditor::new(Options { expect_ecn, conversations: 0 });
+        let auditor = Auditor::new(Options { expect_ecn, ..Options::default() });
         Self { auditor, frames: [0; 8] }
     }
 
