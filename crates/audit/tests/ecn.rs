@@ -383,7 +383,7 @@ fn packets_in_no_order_and_with_any_clock_are_judged_without_fault() {
         random >> 33
     };
     let mut net = Net::expecting(true);
-    let opcodes = [0x04, 0x00, 0x0C, 0x10, ACK, net::CNP, 0x64, 0x24, 0xFF, 0xA4];
+    let opcodes = [0x04, 0x00, 0x0C, 0x10, ACK, net::CNP, 0x64, 0x24, 0x0E, 0xA4];
     for _ in 0..20_000 {
         let (from, to) = if next() % 2 == 0 { (1, 2) } else { (2, 1) };
         let sent = data(from, to, 0x11 + next() as u32 % 3, next() as u32)

@@ -275,7 +275,7 @@ fn roce_v1_and_v2_between_the_same_ends_are_told() {
     // By MAC address where the GIDs are others.
     let mut net = Net::new();
     net.send(0, data(1, 2, 0x22, 0));
-    let other = Sent { macs: Some((mac(2), mac(1))), ..data(12, 11, 0x11, 0) };
+    let other = Sent { macs: (mac(2), mac(1)), ..data(12, 11, 0x11, 0) };
     net.send(0, other.over(Encapsulation::RoceV1));
     assert_eq!(one(&net.finish()).rule, Rule::VersionsMixed);
 }
@@ -286,6 +286,21 @@ fn roce_v1_and_v2_between_different_ends_are_not_mixed() {
     net.send(0, data(1, 2, 0x22, 0));
     net.send(0, data(1, 3, 0x22, 0).over(Encapsulation::RoceV1));
     net.send(0, data(3, 1, 0x22, 0).over(Encapsulation::RoceV1));
-    net.send(0, Sent { macs: None, ..data(4, 5, 0x22, 0) }.over(Encapsulation::Infiniband));
     assert_eq!(net.rules(), []);
+}
+
+#[test]
+fn ipv6_is_judged_alike() {
+    let mut net = Net::new();
+    for psn in 0..20 {
+        let sent = Sent { v6: true, ..data(1, 2, 0x22, psn) };
+        let ports = sent.port(0xC000 + psn as u16);
+        net.send(u64::from(psn) * US, ports.class(AF31 | 2).seen(0, 0));
+        net.send(u64::from(psn) * US + 1, ports.class(0).ttl(63).seen(1, 1));
+        net.send(u64::from(psn) * US, Sent { v6: true, ..ack(2, 1, 0x11, psn) });
+    }
+    let mut rules = net.rules();
+    rules.sort();
+    let all = [Rule::DscpAsymmetric, Rule::DscpChanged, Rule::EcnErased, Rule::PortChanges];
+    assert_eq!(rules, all);
 }

@@ -1,12 +1,16 @@
-//! Packets of a network as events, for the tests of its judges: a packet is described, sent at a
-//! time, and audited.
+//! Packets of a network for the tests of its judges: a packet is described, made into the bytes of a
+//! frame, captured at a time, peeled and audited.
 #![allow(dead_code, reason = "each test program uses its part")]
 
 use audit::finding::Finding;
-use audit::record::{At, Direction, Point, Time};
-use audit::{Auditor, Event, Options, Rule, What};
+use audit::peel::Peeler;
+use audit::record::{At, Direction, Link, Point, Time};
+use audit::{Auditor, Options, Record, Rule};
+use wire::ethernet::Ethernet;
+use wire::frame::{Body, Frame, Network, emit_frame};
+use wire::ip::Ip;
 use wire::mac_control::{MacControl, Pfc};
-use wire::{Encapsulation, Gid, Mac, Msn, PKey, Psn, Qpn, Syndrome};
+use wire::{Encapsulation, Gid, HeaderSet, Mac, Msn, PKey, Psn, QKey, Qpn, RKey, SrqNum, Syndrome};
 
 pub(crate) const RC_SEND_ONLY: u8 = 0x04;
 pub(crate) const UC_SEND_ONLY: u8 = 0x24;
@@ -43,7 +47,8 @@ pub(crate) struct Sent {
     pub(crate) asks: bool,
     pub(crate) encapsulation: Encapsulation,
     pub(crate) tag: Option<(u8, u16)>,
-    pub(crate) macs: Option<(Mac, Mac)>,
+    pub(crate) macs: (Mac, Mac),
+    pub(crate) v6: bool,
     pub(crate) point: u16,
     pub(crate) file: u16,
     pub(crate) direction: Option<Direction>,
@@ -65,7 +70,8 @@ pub(crate) fn data(from: u8, to: u8, qp: u32, psn: u32) -> Sent {
         asks: true,
         encapsulation: Encapsulation::RoceV2,
         tag: None,
-        macs: Some((mac(from), mac(to))),
+        macs: (mac(from), mac(to)),
+        v6: false,
         point: 0,
         file: 0,
         direction: None,
@@ -78,7 +84,7 @@ pub(crate) fn ack(from: u8, to: u8, qp: u32, psn: u32) -> Sent {
 
 /// A CNP in a class of its own.
 pub(crate) fn cnp(from: u8, to: u8, qp: u32) -> Sent {
-    Sent { opcode: CNP, class: 48 << 2, port: 0, ..ack(from, to, qp, 0) }
+    Sent { opcode: CNP, class: 48 << 2, port: 0, payload: 16, ..ack(from, to, qp, 0) }
 }
 
 impl Sent {
@@ -111,54 +117,73 @@ impl Sent {
         Self { direction: Some(direction), ..self }
     }
 
-    fn event(self, at: At) -> Event {
-        let acknowledges = self.opcode == ACK || self.opcode == READ_RESPONSE_ONLY;
+    fn packet<'a>(&self, payload: &'a [u8]) -> wire::Packet<&'a [u8]> {
+        let opcode = wire::Opcode(self.opcode);
+        let has = |set: HeaderSet| opcode.headers().is_some_and(|headers| headers.contains(set));
         let aeth = wire::Aeth { syndrome: Syndrome::Ack(31), msn: Msn::new(0) };
-        let path = audit::event::Path {
-            encapsulation: self.encapsulation,
-            source: end(self.from),
-            destination: end(self.to),
-            traffic_class: self.class,
-            hop_limit: self.ttl,
-            flow_label: 0,
-            source_port: self.port,
-            ident: self.ident,
-            dont_fragment: true,
-            udp_checksum: Some(true),
-        };
-        let bth = wire::Bth {
-            opcode: wire::Opcode(self.opcode),
-            solicited: false,
-            migration: true,
-            pkey: PKey::DEFAULT,
-            fecn: false,
-            becn: self.opcode == CNP,
-            dest_qp: Qpn::new(self.qp),
-            ack_request: self.asks,
-            psn: Psn::new(self.psn),
-        };
-        let ext =
-            wire::Extensions { aeth: acknowledges.then_some(aeth), ..wire::Extensions::default() };
-        let packet = audit::event::Packet {
-            path,
-            bth,
-            ext,
-            payload_len: self.payload,
-            icrc: audit::event::Icrc::Right,
-            mad: None,
-        };
-        Event {
-            at,
-            part: 0,
-            point: Point(self.point),
-            direction: self.direction,
-            len: self.payload + 62,
-            macs: self.macs,
-            tag: self.tag,
-            tunnels: 0,
-            what: What::Packet(packet),
+        let reth = wire::Reth { va: 0, rkey: RKey::new(1), length: self.payload };
+        let deth = wire::Deth { qkey: QKey::new(1), source_qp: Qpn::new(0x55) };
+        wire::Packet {
+            path: wire::Path {
+                encapsulation: self.encapsulation,
+                source: self.gid(self.from),
+                destination: self.gid(self.to),
+                traffic_class: self.class,
+                hop_limit: self.ttl,
+                flow_label: 0,
+                source_port: self.port,
+                priority: 0,
+            },
+            bth: wire::Bth {
+                opcode,
+                solicited: false,
+                migration: true,
+                pkey: PKey::DEFAULT,
+                fecn: false,
+                becn: self.opcode == CNP,
+                dest_qp: Qpn::new(self.qp),
+                ack_request: self.asks,
+                psn: Psn::new(self.psn),
+            },
+            ext: wire::Extensions {
+                aeth: has(HeaderSet::AETH).then_some(aeth),
+                reth: has(HeaderSet::RETH).then_some(reth),
+                deth: has(HeaderSet::DETH).then_some(deth),
+                xrc_srq: has(HeaderSet::XRCETH).then(|| SrqNum::new(1)),
+                ..wire::Extensions::default()
+            },
+            payload,
         }
     }
+
+    fn gid(&self, number: u8) -> Gid {
+        if self.v6 {
+            return Gid([0xFD, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, number]);
+        }
+        end(number)
+    }
+
+    /// The frame as it is on the wire.
+    fn bytes(&self) -> Vec<u8> {
+        let payload = vec![0; self.payload as usize];
+        let mut ethernet = Ethernet::new(self.macs.0, self.macs.1);
+        if let Some((priority, vlan)) = self.tag {
+            ethernet = ethernet.tagged(priority, vlan);
+        }
+        let mut frame = Frame::new(ethernet, &self.packet(&payload)).expect("a frame");
+        if let Body::Roce(roce) = &mut frame.body
+            && let Network::Udp { ip: Ip::V4(ip), .. } = &mut roce.network
+        {
+            ip.ident = self.ident;
+        }
+        emitted(&frame)
+    }
+}
+
+fn emitted(frame: &Frame<'_>) -> Vec<u8> {
+    let mut bytes = vec![0; frame.wire_len()];
+    emit_frame(frame, &mut bytes).expect("it is well formed");
+    bytes
 }
 
 /// The families of rules that are about the network.
@@ -166,6 +191,7 @@ const RULES: [&str; 3] = ["R019", "R06", "R07"];
 
 /// A network under audit. Findings of other rules than the network's are left out.
 pub(crate) struct Net {
+    peeler: Peeler,
     auditor: Auditor,
     frames: [u64; 8],
 }
@@ -178,36 +204,39 @@ impl Net {
     /// Where ECN is expected, or not.
     pub(crate) fn expecting(expect_ecn: bool) -> Self {
         let auditor = Auditor::new(Options { expect_ecn, ..Options::default() });
-        Self { auditor, frames: [0; 8] }
-    }
-
-    fn at(&mut self, ns: u64, file: u16) -> At {
-        let frame = &mut self.frames[usize::from(file)];
-        *frame += 1;
-        At { time: Time(1_700_000_000_000_000_000 + ns), file, frame: *frame }
+        Self { peeler: Peeler::default(), auditor, frames: [0; 8] }
     }
 
     /// A packet at a time, ns.
     pub(crate) fn send(&mut self, ns: u64, sent: Sent) {
-        let event = sent.event(self.at(ns, sent.file));
-        self.auditor.see(&event);
+        self.take(ns, sent.file, sent.point, sent.direction, &sent.bytes());
     }
 
     /// A pause of a priority by a port.
     pub(crate) fn pause(&mut self, ns: u64, port: Mac, priority: u8) {
         let pfc = Pfc::one(priority, 0xFFFF).expect("a priority");
-        let event = Event {
-            at: self.at(ns, 0),
-            part: 0,
-            point: Point(0),
-            direction: None,
-            len: 60,
-            macs: Some((port, Mac::MAC_CONTROL)),
-            tag: None,
-            tunnels: 0,
-            what: What::Pause(MacControl::Pfc(pfc)),
+        let frame = Frame::mac_control(port, MacControl::Pfc(pfc));
+        self.take(ns, 0, 0, None, &emitted(&frame));
+    }
+
+    /// A captured frame.
+    fn take(&mut self, ns: u64, file: u16, point: u16, way: Option<Direction>, bytes: &[u8]) {
+        let frame = &mut self.frames[usize::from(file)];
+        *frame += 1;
+        let record = Record {
+            at: At { time: Time(1_700_000_000_000_000_000 + ns), file, frame: *frame },
+            point: Point(point),
+            link: Link::Ethernet,
+            direction: way,
+            original_len: bytes.len() as u32,
+            segment: None,
+            bytes,
         };
-        self.auditor.see(&event);
+        let mut events = Vec::new();
+        self.peeler.peel(&record, &mut events);
+        for event in &events {
+            self.auditor.see(event);
+        }
     }
 
     /// The end; the findings about the network.
