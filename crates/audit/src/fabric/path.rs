@@ -36,24 +36,39 @@ pub struct State {
     answers: Answers,
 }
 
-/// A value that packets of a stream share, and how often it changed of late.
-#[derive(Clone, Copy, Debug, Default)]
-struct Kept {
-    value: u16,
-    changes: u8,
-    changed_at: u32,
-}
-
 /// Requests or READ responses of a half, in the order of their PSNs.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 struct Track {
     psn: u32,
     packets: u32,
-    dscp: Kept,
-    ttl: Kept,
-    port: Kept,
+    /// Of the newest packet.
+    values: Values,
     /// Whether the DSCP ever changed.
     mixed: bool,
+    changes: Option<Box<Changes>>,
+}
+
+/// What packets of one connection share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Values {
+    dscp: u8,
+    ttl: u8,
+    port: u16,
+}
+
+/// How often each changed of late.
+#[derive(Clone, Copy, Debug, Default)]
+struct Changes {
+    dscp: Change,
+    ttl: Change,
+    port: Change,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Change {
+    count: u8,
+    /// The stream's packets at the last one.
+    at: u32,
 }
 
 /// Acknowledgements of a half.
@@ -130,17 +145,12 @@ impl Judge {
     }
 }
 
-impl Kept {
-    /// Takes the value of the stream's packet number `packets`; tells the old value if it changed.
-    fn take(&mut self, value: u16, packets: u32) -> Option<u16> {
-        if value == self.value {
-            return None;
-        }
-        let old = core::mem::replace(&mut self.value, value);
-        let recent = packets.wrapping_sub(self.changed_at) <= RECENT;
-        self.changes = if recent { self.changes.saturating_add(1) } else { 1 };
-        self.changed_at = packets;
-        Some(old)
+impl Change {
+    /// One more, at the stream's packet number `packets`; whether there are too many.
+    fn again(&mut self, packets: u32) -> bool {
+        let recent = packets.wrapping_sub(self.at) <= RECENT;
+        *self = Self { count: if recent { self.count.saturating_add(1) } else { 1 }, at: packets };
+        self.count >= CHANGES
     }
 }
 
@@ -154,47 +164,58 @@ impl Answers {
 }
 
 impl Track {
-    fn packet(&mut self, packet: &Packet, mut tell: Telling<'_>) {
+    fn packet(&mut self, packet: &Packet, tell: Telling<'_>) {
         let path = &packet.path;
-        let dscp = u16::from(path.traffic_class >> 2);
-        let ttl = u16::from(path.hop_limit);
+        let values =
+            Values { dscp: path.traffic_class >> 2, ttl: path.hop_limit, port: path.source_port };
         let psn = packet.bth.psn.get();
-        let step = ahead(psn, self.psn);
-        let back = ahead(self.psn, psn);
-        if self.packets > 0 && back <= CONTINUES {
-            // Sent again, late, or seen twice: it says nothing of the path's constancy.
-            return;
+        let goes_on = ahead(psn, self.psn).wrapping_sub(1) < CONTINUES && self.packets > 0;
+        if goes_on && values == self.values && values.ttl > 0 {
+            self.psn = psn;
+            self.packets = self.packets.saturating_add(1);
+        } else if self.packets == 0 || ahead(self.psn, psn) > CONTINUES {
+            self.change(values, psn, goes_on, path.encapsulation, tell);
         }
-        if ttl == 0 && path.encapsulation == Encapsulation::RoceV2 {
+        // Else sent again, late, or seen twice: it says nothing of the path's constancy.
+    }
+
+    /// A packet with other values than the one before, or of a new connection.
+    #[cold]
+    fn change(
+        &mut self,
+        new: Values,
+        psn: u32,
+        goes_on: bool,
+        encapsulation: Encapsulation,
+        mut tell: Telling<'_>,
+    ) {
+        if new.ttl == 0 && encapsulation == Encapsulation::RoceV2 {
             tell.odd_ttl(0, || "a packet with TTL 0: no router may pass it on".into());
         }
+        let first = self.packets == 0;
+        let old = core::mem::replace(&mut self.values, new);
+        self.mixed |= !first && old.dscp != new.dscp;
         self.psn = psn;
-        if self.packets == 0 || step > CONTINUES {
-            // The first packet, or a new connection under an old number.
-            let kept = |value| Kept { value, ..Kept::default() };
-            self.mixed |= self.packets > 0 && self.dscp.value != dscp;
-            (self.dscp, self.ttl, self.port) = (kept(dscp), kept(ttl), kept(path.source_port));
-            self.packets = 1;
+        if !goes_on {
+            (self.packets, self.changes) = (1, None);
             return;
         }
         self.packets = self.packets.saturating_add(1);
-        if let Some(old) = self.dscp.take(dscp, self.packets) {
-            self.mixed = true;
-            if self.dscp.changes >= CHANGES {
-                tell.dscp_changes(old, dscp);
-            }
+        if old == new {
+            return;
         }
-        if let Some(old) = self.ttl.take(ttl, self.packets)
-            && (self.ttl.changes >= CHANGES || (ttl.min(old) == 1))
-        {
-            tell.odd_ttl(ttl.min(old), || {
-                format!("packets of one queue pair come with TTL {old} and {ttl}")
+        let changes = self.changes.get_or_insert_default();
+        if old.dscp != new.dscp && changes.dscp.again(self.packets) {
+            tell.dscp_changes(old.dscp, new.dscp);
+        }
+        let least = old.ttl.min(new.ttl);
+        if old.ttl != new.ttl && (changes.ttl.again(self.packets) || least == 1) {
+            tell.odd_ttl(least, || {
+                format!("packets of one queue pair come with TTL {} and {}", old.ttl, new.ttl)
             });
         }
-        if let Some(old) = self.port.take(path.source_port, self.packets)
-            && self.port.changes >= CHANGES
-        {
-            tell.port_changes(old, path.source_port);
+        if old.port != new.port && changes.port.again(self.packets) {
+            tell.port_changes(old.port, new.port);
         }
     }
 }
@@ -218,12 +239,12 @@ impl Telling<'_> {
         self.findings.add(instance, detail);
     }
 
-    fn odd_ttl(&mut self, least: u16, detail: impl FnOnce() -> String) {
+    fn odd_ttl(&mut self, least: u8, detail: impl FnOnce() -> String) {
         let number = Number::min("least_ttl", least.into());
         self.tell(Rule::OddTtl, Side::Before(self.flow.source), number, detail);
     }
 
-    fn dscp_changes(&mut self, old: u16, new: u16) {
+    fn dscp_changes(&mut self, old: u8, new: u8) {
         let number = Number::last("dscp", new.into());
         self.tell(Rule::DscpChanged, Side::Before(self.flow.source), number, || {
             format!("packets of one queue pair come with DSCP {old} and {new} by turns")

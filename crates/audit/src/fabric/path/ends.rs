@@ -46,8 +46,8 @@ fn dscp(half: &Half) -> Option<(u8, bool)> {
     }
     let mut data = tracks.iter().filter(|track| track.packets >= ENOUGH);
     if let Some(track) = data.next() {
-        let one = data.all(|other| other.dscp.value == track.dscp.value);
-        return one.then_some((track.dscp.value as u8, true));
+        let one = data.all(|other| other.values.dscp == track.values.dscp);
+        return one.then_some((track.values.dscp, true));
     }
     (state.answers.packets >= ENOUGH).then_some((state.answers.dscp, false))
 }
