@@ -62,3 +62,5 @@ pub const WRONG_FLOWS: usize = 4096;
 pub const WRONG_OPEN: usize = 8;
 /// Truncated packets that are remembered until it is clear that the capture was not cut.
 pub const SHORT_OPEN: usize = 64;
+/// Requests for a part of one READ's responses that are remembered.
+pub const ASKS: usize = 64;

@@ -12,7 +12,7 @@ use wire::{Gid, Service};
 use crate::connect;
 use crate::event::{Event, Packet};
 use crate::fabric;
-use crate::finding::{Findings, Flow, Instance, Number, Side, Subject};
+use crate::finding::{Findings, Flow, Number, Side};
 use crate::limits;
 use crate::record::{At, Direction, Point};
 use crate::rule::Rule;
@@ -106,6 +106,8 @@ pub struct Half {
     /// Number and direction in the report; 0 until the first packet was judged.
     conversation: u32,
     forward: bool,
+    /// Answers that fitted the other half, until they are enough to trust that it is.
+    trust: u8,
     /// Seen since the hand of the clock passed.
     touched: bool,
     ce: u64,
@@ -189,6 +191,7 @@ impl Talks {
             direction: event.direction,
             conversation: 0,
             forward: true,
+            trust: 0,
             touched: true,
             ce: 0,
             cnp: 0,
@@ -281,7 +284,7 @@ impl Talks {
         if half.is_home(event) && what != Op::Other && service != op::UD {
             if half.lane.is_copy(u32::from(opcode) << 24 | case.psn(), packet.path.ident) {
                 again = true;
-                copied(&case, findings);
+                case.copied(findings);
             } else if self.is_of_service(&case, id, findings) {
                 (psn, again) = self.connected(&case, id, what, findings);
             }
@@ -319,7 +322,7 @@ impl Talks {
         if half.peer.is_none() {
             self.find_peer(case, id);
         }
-        let Some(peer) = self.halves[id.0 as usize].peer else {
+        let Some(peer) = self.trusted_peer(case, id, what) else {
             return (op::first_psn(case.psn()), false);
         };
         let asked = &mut self.halves[peer.0 as usize];
@@ -405,19 +408,4 @@ impl Talks {
             format!("{a} sends packets of {mtu} bytes, {b} of {other}")
         });
     }
-}
-
-/// The very same packet was seen twice.
-fn copied(case: &Case<'_>, findings: &mut Findings) {
-    let instance = Instance {
-        rule: Rule::NetworkDuplicate,
-        subject: Subject::Flow(case.flow),
-        side: Side::Before(case.flow.source),
-        at: &[case.at],
-        numbers: &[],
-    };
-    findings.add(instance, || {
-        let ident = case.packet.path.ident;
-        format!("PSN {} with IP identification {ident} came before", case.psn())
-    });
 }

@@ -219,14 +219,18 @@ fn r035_changed_on_retry() {
 #[test]
 fn r037_rnr_ignored() {
     // Timer code 20: 10.24 ms.
-    let mut x = started();
-    x.request(op::SEND_ONLY, 4, 100).rnr(4, 20).wait(5_000).request(op::SEND_ONLY, 4, 100);
-    x.ack(4, 5);
-    expect(&x, &["R037"]);
-    let mut near = started();
-    near.request(op::SEND_ONLY, 4, 100).rnr(4, 20).wait(10_240).request(op::SEND_ONLY, 4, 100);
-    near.ack(4, 5);
-    expect(&near, &[]);
+    let waits = |us: [u64; 4]| {
+        let mut x = started();
+        for (psn, us) in (4..).zip(us) {
+            x.request(op::SEND_ONLY, psn, 100).rnr(psn, 20).wait(us);
+            x.request(op::SEND_ONLY, psn, 100).ack(psn, psn + 1);
+        }
+        x
+    };
+    expect(&waits([5_000; 4]), &["R037", "R050"]);
+    expect(&waits([10_240; 4]), &["R050"]);
+    // Its NAK was lost, or it was on its way.
+    expect(&waits([5_000, 10_240, 10_240, 5_000]), &["R050"]);
 }
 
 #[test]
@@ -251,7 +255,7 @@ fn r039_after_fatal() {
 #[test]
 fn r040_ghost_ack() {
     let mut x = started();
-    x.ack(1000, 5).sends(4, 2);
+    x.sends(4, 8).ack(1000, 5).sends(12, 2);
     expect(&x, &["R040"]);
     // The capture's order: the request comes right behind.
     let mut near = started();
@@ -276,7 +280,9 @@ fn r041_missing_ack() {
 #[test]
 fn r042_bad_msn() {
     let mut x = started();
-    x.request(op::SEND_ONLY, 4, 100).ack(4, 4).request(op::SEND_ONLY, 5, 100).ack(5, 9);
+    for psn in 4..10 {
+        x.request(op::SEND_ONLY, psn, 100).ack(psn, 3 * psn);
+    }
     expect(&x, &["R042"]);
     // Wraps after 24 bits.
     let mut near = Exchange::new();
@@ -297,16 +303,26 @@ fn r044_atomic_twice() {
 
 #[test]
 fn r045_wrong_replay() {
+    let part = |x: &mut Exchange, psn: u32| {
+        x.read(psn, 3000).response(op::RESPONSE_FIRST, psn, 1024);
+        x.response(op::RESPONSE_MIDDLE, psn + 1, 1024).lose();
+        x.response(op::RESPONSE_LAST, psn + 2, 952);
+        x.with_reth(op::READ, psn + 1, 1976, 0x1000 + 1024);
+    };
     let mut x = started();
-    x.read(4, 3000).response(op::RESPONSE_FIRST, 4, 1024);
-    x.response(op::RESPONSE_MIDDLE, 5, 1024).lose().response(op::RESPONSE_LAST, 6, 952);
-    x.with_reth(op::READ, 5, 1976, 0x1000 + 1024);
-    let mut near = x.clone();
-    x.response(op::RESPONSE_FIRST, 4, 1024).response(op::RESPONSE_MIDDLE, 5, 1024);
-    x.response(op::RESPONSE_LAST, 6, 952);
+    for psn in [4, 7, 10] {
+        part(&mut x, psn);
+        x.response(op::RESPONSE_FIRST, psn, 1024).response(op::RESPONSE_MIDDLE, psn + 1, 1024);
+        x.response(op::RESPONSE_MIDDLE, psn + 1, 1024).response(op::RESPONSE_LAST, psn + 2, 952);
+    }
     expect(&x, &["R022", "R045"]);
     // Numbered as at first, from where it was asked for.
-    near.response(op::RESPONSE_MIDDLE, 5, 1024).response(op::RESPONSE_LAST, 6, 952);
+    let mut near = started();
+    for psn in [4, 7, 10] {
+        part(&mut near, psn);
+        near.response(op::RESPONSE_MIDDLE, psn + 1, 1024);
+        near.response(op::RESPONSE_LAST, psn + 2, 952);
+    }
     expect(&near, &["R022"]);
 }
 
@@ -322,7 +338,10 @@ fn r046_bad_read_response() {
 #[test]
 fn r047_spurious_nak() {
     let mut x = started();
-    x.request(op::SEND_ONLY, 4, 100).out_of_sequence(4).request(op::SEND_ONLY, 4, 100).ack(4, 5);
+    for psn in 4..7 {
+        x.request(op::SEND_ONLY, psn, 100).out_of_sequence(psn).request(op::SEND_ONLY, psn, 100);
+        x.ack(psn, psn + 1);
+    }
     expect(&x, &["R021", "R047"]);
     let mut near = started();
     near.request(op::SEND_ONLY, 4, 100).request(op::SEND_ONLY, 5, 100).rnr(4, 1);
@@ -493,4 +512,18 @@ fn more_conversations_than_are_remembered() {
     let report = auditor.finish(Vec::new());
     assert_eq!(report.conversations_seen, 200_000);
     assert_eq!(report.conversations.len(), audit::limits::HALVES);
+}
+
+#[test]
+fn unreliable_connections_have_no_repetitions() {
+    const UC: u8 = 0x20;
+    let mut x = Exchange::new();
+    for psn in [0, 1, 3, 2, 4] {
+        x.request(UC | op::SEND_ONLY, psn, 100);
+        x.newest_packet().path.ident = 0;
+    }
+    expect(&x, &["R020", "R027"]);
+    x.lose().request(UC | op::SEND_ONLY, 3, 100);
+    x.newest_packet().path.ident = 0;
+    expect(&x, &["R020", "R027", "R028"]);
 }

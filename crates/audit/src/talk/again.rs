@@ -1,7 +1,7 @@
 //! Requests that were sent before: what was lost where, what it cost, and who noticed.
 
 use super::case::{Case, Request, low, us};
-use super::lane::{Hole, Lane, Late, Message, Recovery, Sent};
+use super::lane::{Hole, Lane, Late, Message, Recovery, Sent, Target};
 use super::op::{self, Kind};
 use super::requests::Standing;
 use crate::finding::{Findings, Flow, Number, Side};
@@ -21,6 +21,7 @@ impl Lane {
         findings: &mut Findings,
     ) -> bool {
         let psn = request.psn;
+        self.take_back_guess(case, request);
         if let Some(hole) = self.hole(psn) {
             return self.fills(case, request, hole, findings);
         }
@@ -28,6 +29,12 @@ impl Lane {
             return false;
         }
         self.counts.again += 1;
+        if request.kind == Kind::Read
+            && let (Some(reth), Some(read)) = (case.packet.ext.reth, self.target(psn))
+        {
+            read.ask(psn, reth.length);
+            self.parts += 1;
+        }
         if psn < self.first {
             // Sent first before the capture began; whether it was lost, a NAK has said.
             return true;
@@ -71,6 +78,31 @@ impl Lane {
         self.recovery = (!late).then_some(Recovery { next, until, lost: request.psn });
         self.nak = self.nak.filter(|nak| nak.psn != request.psn);
         !late
+    }
+
+    /// A packet of an unreliable connection before the expected PSN: nobody sends those again, so
+    /// the network has changed their order, or copied it.
+    pub(super) fn overtaken_datagram(
+        &mut self,
+        case: &Case<'_>,
+        request: Request,
+        findings: &mut Findings,
+    ) -> bool {
+        let psn = request.psn;
+        match self.hole(psn) {
+            Some(hole) => {
+                let found = self.holes[hole];
+                self.overtaken(case, psn, found, findings);
+                self.fill(hole, psn);
+                false
+            }
+            None => {
+                if psn >= self.first {
+                    case.copied(findings);
+                }
+                true
+            }
+        }
     }
 
     /// A packet comes that later ones have overtaken. Whether it did harm, the receiver's NAK says.
@@ -153,6 +185,33 @@ impl Lane {
         }
     }
 
+    /// A request within the PSNs that a READ was guessed to take: they were not the READ's, but a
+    /// gap.
+    fn take_back_guess(&mut self, case: &Case<'_>, request: Request) {
+        let psn = request.psn;
+        let Some(read) = self.target(psn).filter(|read| read.guessed && read.psn < psn) else {
+            return;
+        };
+        if request.kind == Kind::Read && is_part(case, read, psn) {
+            return;
+        }
+        let (first, to) = (read.psn, read.end());
+        (read.span, read.guessed) = (1, false);
+        if let Some(at) = self.find(first) {
+            self.sent[at].span = 1;
+        }
+        self.add_hole(Hole {
+            from: first + 1,
+            to,
+            at: case.at,
+            ident: 0,
+            after_read: true,
+            refused: None,
+            told: true,
+            skipped: 0,
+        });
+    }
+
     /// A request at a PSN that a READ took: the requester counts the READ's responses wrongly,
     /// unless it asks for the READ again.
     fn inside_read(&mut self, case: &Case<'_>, request: Request, findings: &mut Findings) -> bool {
@@ -160,11 +219,8 @@ impl Lane {
         let Some(read) = self.target(request.psn).filter(|target| target.kind == Kind::Read) else {
             return false;
         };
-        let same = request.kind == Kind::Read
-            && case.packet.ext.reth.is_some_and(|reth| {
-                reth.rkey.get() == read.rkey && reth.va >= read.va && reth.length <= read.length
-            });
-        if same || request.psn == read.psn || next != Some(read.end()) {
+        let part = request.kind == Kind::Read && is_part(case, read, request.psn);
+        if part || request.psn == read.psn || next != Some(read.end()) {
             return false;
         }
         let (span, asked, at, first) = (read.span, read.length, read.at, read.psn);
@@ -311,6 +367,17 @@ impl Lane {
         let waited = case.at.time.since(nak.time);
         // A twentieth and 10 us are the capture's own.
         if waited + wait / 20 + 10_000 >= wait {
+            self.rnr_kept += 1;
+            return;
+        }
+        // The repetition may have been on its way, or the NAK have got lost behind the capture.
+        let usual = self.done.iter().filter_map(|done| done.latency.as_ref());
+        let Some(usual) = usual.map(|latency| latency.quantile(0.5)).max() else { return };
+        if waited < usual.saturating_mul(2) {
+            return;
+        }
+        self.rnr_early += 1;
+        if self.rnr_early < 3 || self.rnr_early <= self.rnr_kept {
             return;
         }
         let numbers = [Number::last("asked_us", us(wait)), Number::min("waited_us", us(waited))];
@@ -366,7 +433,6 @@ impl Lane {
         };
         let seen = psn < read.next;
         let first = read.at;
-        (read.asked_from, read.asked) = (psn, read.asked + 1);
         let answered = read.next > read.psn;
         if !answered && !seen {
             // Nothing of it came: whether request or response was lost cannot be told.
@@ -417,6 +483,18 @@ impl Lane {
         self.message = Message::Unknown;
         self.in_order(case, request, findings);
     }
+}
+
+/// Whether a READ asks for a part of an earlier one, or for it all.
+fn is_part(case: &Case<'_>, read: &Target, psn: u64) -> bool {
+    case.packet.ext.reth.is_some_and(|reth| {
+        let ahead = reth.va.wrapping_sub(read.va);
+        let within = ahead + u64::from(reth.length) <= u64::from(read.length);
+        reth.rkey.get() == read.rkey
+            && ahead <= u64::from(read.length)
+            && within
+            && (ahead > 0) == (psn > read.psn)
+    })
 }
 
 /// Whether a packet that fills a hole was sent before those that overtook it: by the IP

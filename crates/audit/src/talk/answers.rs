@@ -4,7 +4,7 @@
 use wire::packet::{NakCode, Syndrome};
 
 use super::case::{Case, low, us};
-use super::lane::{Ghost, Lane, Refusal, Sent, Target};
+use super::lane::{Ghost, Hole, Lane, Refusal, Sent, Target};
 use super::op::{self, Kind, Op, Place};
 use crate::finding::{Findings, Flow, Number, Side};
 use crate::limits;
@@ -65,24 +65,48 @@ impl Lane {
         }
         self.acknowledge(psn + 1, case.at);
         let Some(aeth) = case.packet.ext.aeth else { return };
-        let base = aeth.msn.get().wrapping_sub(self.completed as u32) & 0xFF_FFFF;
-        match self.msn_base {
-            Some(known) if known != base && self.blocked.is_none() => {
-                self.msn_wrong += 1;
-                if self.msn_wrong >= 2 {
-                    let expected = (u64::from(known) + self.completed) & 0xFF_FFFF;
-                    let side = Side::Responder(case.flow.source);
-                    let numbers = [Number::last("expected_msn", expected as f64)];
-                    Case::tell(findings, Rule::BadMsn, asked, side, &[case.at], &numbers, || {
-                        format!("MSN {} for PSN {}, expected {expected}", aeth.msn.get(), low(psn))
-                    });
-                }
-                self.msn_base = Some(base);
-            }
-            Some(_) => {}
-            None if self.blocked.is_none() && self.holes.is_empty() => self.msn_base = Some(base),
-            None => {}
+        self.count_msn(case, asked, psn, aeth.msn.get(), findings);
+    }
+
+    /// The MSN of an ACK, less the messages that its PSN completes, is the same for all, but that
+    /// messages behind that PSN may have been counted already.
+    fn count_msn(
+        &mut self,
+        case: &Case<'_>,
+        asked: Flow,
+        psn: u64,
+        msn: u32,
+        findings: &mut Findings,
+    ) {
+        if self.blocked.is_some() || !self.holes.is_empty() {
+            return;
         }
+        let pending = self.counts.messages.saturating_sub(self.ended) as u32;
+        let base = msn.wrapping_sub(self.completed as u32) & 0xFF_FFFF;
+        let Some((known, slack)) = self.msn_base else {
+            self.msn_base = Some((base, pending));
+            return;
+        };
+        // Both are the highest of a range that goes down: `known - slack ..= known`.
+        let above = (base.wrapping_sub(known) << 8) as i32 >> 8;
+        let high = if above < 0 { base } else { known };
+        let room = i64::from(slack.saturating_add_signed(above.min(0)));
+        let room = room.min(i64::from(pending) - i64::from(above.max(0)));
+        if room >= 0 && above >= -(slack as i32) {
+            self.msn_base = Some((high, room as u32));
+            return;
+        }
+        self.msn_base = Some((base, pending));
+        self.msn_wrong += 1;
+        if self.msn_wrong < 4 {
+            return;
+        }
+        let expected = (u64::from(known) + self.completed) & 0xFF_FFFF;
+        let side = Side::Responder(case.flow.source);
+        let numbers = [Number::last("expected_msn", expected as f64)];
+        Case::tell(findings, Rule::BadMsn, asked, side, &[case.at], &numbers, || {
+            format!("MSN {msn} for PSN {}, expected {expected}", low(psn))
+        });
     }
 
     /// An answer to a PSN that was never sent, as far as was seen.
@@ -138,6 +162,7 @@ impl Lane {
             }
             if sent.place.ends() {
                 self.completed += 1;
+                self.ended += 1;
                 self.completed_after(sent, at);
             }
         }
@@ -242,6 +267,7 @@ impl Lane {
         } else if !self.reordered(asked, psn, case.at, findings)
             && !after_rnr
             && (repeated || !beyond)
+            && self.is_habit()
         {
             let side = Side::Responder(case.flow.source);
             Case::tell(findings, Rule::SpuriousNak, asked, side, &[case.at], &[], || {
@@ -250,6 +276,14 @@ impl Lane {
             });
         }
         self.nak = Some(Refusal { psn, at: case.at, wait: 0, times: 1 });
+    }
+
+    /// The network may copy a NAK, or change the order of two packets behind the capture: a NAK
+    /// without reason counts once there are more.
+    fn is_habit(&mut self) -> bool {
+        const ACCIDENTS: u32 = 2;
+        self.spurious += 1;
+        self.spurious > ACCIDENTS
     }
 
     /// A NAK for what was sent, or lost, before the first request that was seen.
@@ -298,7 +332,7 @@ impl Lane {
             _ => (Rule::ReservedNak, Side::Responder(asked.destination)),
         };
         let frames = [case.at, request.map_or(case.at, |sent| sent.at)];
-        let target = self.target(psn).copied();
+        let target = self.target(psn).cloned();
         Case::tell(findings, rule, asked, side, &frames, &[], || {
             let text = describe(psn, request.map(|s| (s.kind, s.place, s.payload)), target);
             match sends {
@@ -320,12 +354,12 @@ impl Lane {
         place: Place,
         findings: &mut Findings,
     ) {
-        if self.is_ghost(case, asked, psn, findings) {
-            return;
-        }
         let payload = case.packet.payload_len;
         if self.response_mtu.is_none() && matches!(place, Place::First | Place::Middle) {
             self.learn_span(payload);
+        }
+        if self.is_of_newest(psn) || self.is_ghost(case, asked, psn, findings) {
+            return;
         }
         let mtu = self.span_mtu();
         let served = self.acked;
@@ -338,18 +372,22 @@ impl Lane {
             return;
         };
         let fits = response_fits(read, psn, place, payload, mtu);
-        let restarted = psn < read.asked_from && read.asked > 1 && place == Place::First;
+        let unasked = read.answers_anew(psn, place);
+        let replayed = read.restarted.take() == Some(psn) && psn < read.next;
+        read.restarted = unasked.then_some(psn + 1);
         let (first, length) = (read.at, read.length);
         if psn == read.next {
             read.next += 1;
         }
         let (start, done) = (read.psn, read.next >= read.end());
-        if restarted {
+        self.replayed += u32::from(replayed);
+        // Once, the network may have copied the READ behind the capture.
+        if replayed && self.replayed > 1 && self.replayed * 2 >= self.parts {
             let side = Side::Responder(case.flow.source);
             Case::tell(findings, Rule::WrongReplay, asked, side, &[case.at, first], &[], || {
-                format!("answered from PSN {} on, asked for from a later one", low(psn))
+                format!("answered from PSN {} on, where nobody asked again", low(psn - 1))
             });
-        } else if !fits {
+        } else if !fits && !replayed {
             self.bad_response(case, asked, findings, || {
                 let psn = low(psn);
                 format!("{place:?} of {payload} bytes at PSN {psn} of a READ of {length} ({first})")
@@ -357,6 +395,17 @@ impl Lane {
         }
         self.counts.acks += u64::from(done);
         self.acknowledge(if done { psn + 1 } else { start }, case.at);
+    }
+
+    /// A response beyond what was asked, while it is unknown how many the newest READ has.
+    fn is_of_newest(&self, psn: u64) -> bool {
+        let Some(read) = self.targets.back().filter(|read| read.kind == Kind::Read) else {
+            return false;
+        };
+        let most = read.psn + u64::from(read.length.div_ceil(256));
+        self.span_mtu().is_none()
+            && self.next == Some(read.end())
+            && (read.end()..most).contains(&psn)
     }
 
     fn bad_response(
@@ -370,25 +419,39 @@ impl Lane {
         Case::tell(findings, Rule::BadReadResponse, asked, side, &[case.at], &[], detail);
     }
 
-    /// The first response of several shows the path MTU, and with it the PSNs of the newest READ.
+    /// The first response of several shows the path MTU, and with it the PSNs of all READs.
     fn learn_span(&mut self, payload: u32) {
         if !payload.is_power_of_two() || !(256..=4096).contains(&payload) {
             return;
         }
         self.response_mtu = Some(payload);
-        let next = self.next;
-        let Some(read) = self.targets.back_mut().filter(|read| read.kind == Kind::Read) else {
-            return;
-        };
-        if next != Some(read.end()) {
-            return;
+        let mut next = self.next.unwrap_or_default();
+        let mut freed = None;
+        for read in self.targets.iter_mut().filter(|read| read.kind == Kind::Read) {
+            let newest = read.end() == next;
+            let span = read.length.div_ceil(payload).max(1);
+            let (old, end) = (read.end(), read.psn + u64::from(span));
+            if span == read.span || (end > next && !newest) || (end < old && !read.guessed) {
+                continue;
+            }
+            (read.span, read.guessed) = (span, false);
+            next = next.max(end);
+            freed = (end < old).then_some((end, old)).or(freed);
+            let at = self.sent.partition_point(|sent| sent.psn < read.psn);
+            if let Some(sent) = self.sent.get_mut(at).filter(|sent| sent.psn == read.psn) {
+                sent.span = span;
+            }
+            for hole in self.holes.iter_mut().filter(|hole| hole.from > read.psn) {
+                hole.from = hole.from.max(end);
+            }
         }
-        read.span = read.length.div_ceil(payload).max(1);
-        let end = read.end();
-        if let Some(sent) = self.sent.back_mut().filter(|sent| sent.kind == Kind::Read) {
-            sent.span = (end - sent.psn) as u32;
+        if let Some((from, to)) = freed {
+            let (at, told) = (At::default(), true);
+            let (after_read, refused, skipped, ident) = (true, None, 0, 0);
+            self.add_hole(Hole { from, to, at, ident, after_read, refused, told, skipped });
         }
-        self.next = Some(end);
+        self.holes.retain(|hole| hole.from < hole.to);
+        self.next = Some(next);
     }
 
     fn atomic(&mut self, case: &Case<'_>, asked: Flow, psn: u64, findings: &mut Findings) {
@@ -426,13 +489,18 @@ fn response_fits(read: &Target, psn: u64, place: Place, payload: u32, mtu: Optio
         return place == Place::Only && payload == 0;
     }
     let Some(mtu) = mtu else {
-        return read.span > 1 || (place == Place::Only && payload == read.length);
+        // Whatever the path MTU is, this READ has one response.
+        let fits = place == Place::Only && payload == read.length;
+        return read.length > 256 || fits;
     };
-    let begins = psn == read.psn || (psn == read.asked_from && place.begins());
-    let ends = psn + 1 == read.end();
+    let asks = || read.asks.iter();
+    let may_begin = asks().any(|ask| ask.from == psn) && psn != read.psn;
+    let may_end = asks().any(|ask| ask.end(mtu) == psn + 1) && psn + 1 != read.end();
     let before = (psn - read.psn) * u64::from(mtu);
     let due = u64::from(read.length).saturating_sub(before).min(u64::from(mtu));
-    place.begins() == begins && place.ends() == ends && u64::from(payload) == due
+    (may_begin || place.begins() == (psn == read.psn))
+        && (may_end || place.ends() == (psn + 1 == read.end()))
+        && u64::from(payload) == due
 }
 
 fn describe(psn: u64, request: Option<(Kind, Place, u32)>, target: Option<Target>) -> String {

@@ -36,6 +36,15 @@ impl Case<'_> {
         findings.add(Instance { rule, subject, side, at, numbers }, detail);
     }
 
+    /// Tells that the very same packet was seen before.
+    pub(super) fn copied(&self, findings: &mut Findings) {
+        let side = Side::Before(self.flow.source);
+        Self::tell(findings, Rule::NetworkDuplicate, self.flow, side, &[self.at], &[], || {
+            let ident = self.packet.path.ident;
+            format!("PSN {} (IP identification {ident}) came before", self.psn())
+        });
+    }
+
     /// Tells a finding about the half of this packet, on its requester's side.
     pub(super) fn blame_requester(
         &self,

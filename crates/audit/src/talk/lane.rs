@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::histogram::Histogram;
-use super::op::{Kind, Place};
+use super::op::{self, Kind, Op, Place};
 use crate::limits;
 use crate::record::{At, Time};
 
@@ -41,7 +41,7 @@ impl Sent {
 }
 
 /// What a WRITE, READ or atomic is about.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Target {
     pub psn: u64,
     pub span: u32,
@@ -53,15 +53,63 @@ pub(super) struct Target {
     pub at: At,
     /// The PSN of the response that comes next.
     pub next: u64,
-    /// Where the latest request for its responses began, and how many there were.
-    pub asked_from: u64,
-    pub asked: u32,
+    /// Requests for a part of its responses, the newest last.
+    pub asks: Vec<Ask>,
+    /// Whether its span is a guess by the request behind it, before the path MTU was known.
+    pub guessed: bool,
+    /// Whether the first request's answer began.
+    pub begun: bool,
+    /// The PSN behind a response from which a responder began though nobody asked there.
+    pub restarted: Option<u64>,
+}
+
+/// A request for a READ's responses, or for a part of them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ask {
+    /// PSN of its first response.
+    pub from: u64,
+    /// Bytes that it asks for.
+    pub length: u32,
+    /// Whether its answer began.
+    pub begun: bool,
+}
+
+impl Ask {
+    /// The PSN behind its responses.
+    pub(super) fn end(&self, mtu: u32) -> u64 {
+        self.from + u64::from(self.length.div_ceil(mtu).max(1))
+    }
 }
 
 impl Target {
     /// The PSN behind its responses.
     pub(super) fn end(&self) -> u64 {
         self.psn + u64::from(self.span)
+    }
+
+    /// A request for responses, besides those that there are.
+    pub(super) fn ask(&mut self, from: u64, length: u32) {
+        if self.asks.len() == limits::ASKS {
+            self.asks.remove(0);
+        }
+        self.asks.push(Ask { from, length, begun: false });
+    }
+
+    /// Whether a response begins where only the first request for it did, while a later one that
+    /// asks for the rest waits for its answer.
+    pub(super) fn answers_anew(&mut self, psn: u64, place: Place) -> bool {
+        if !place.begins() {
+            return false;
+        }
+        let mut waiting = false;
+        let mut asked = false;
+        for ask in &mut self.asks {
+            waiting |= ask.from > psn && !ask.begun;
+            ask.begun |= ask.from == psn;
+            asked |= ask.from == psn;
+        }
+        let first = core::mem::replace(&mut self.begun, true);
+        first && waiting && !asked && psn == self.psn && psn < self.next
     }
 
     pub(super) fn covers(&self, psn: u64) -> bool {
@@ -191,6 +239,15 @@ pub(super) struct Lane {
     pub response_mtu: Option<u32>,
     pub nak: Option<Refusal>,
     pub rnr: Option<Refusal>,
+    /// Repetitions after an RNR NAK that waited as long as asked, and those that did not.
+    pub rnr_kept: u32,
+    pub rnr_early: u32,
+    /// NAKs without reason.
+    pub spurious: u32,
+    /// READs that were answered from their beginning though asked for from the middle.
+    pub replayed: u32,
+    /// Requests for a part of a READ's responses.
+    pub parts: u32,
     /// A NAK that ends the queue pair.
     pub fatal: Option<At>,
     pub recovery: Option<Recovery>,
@@ -201,13 +258,16 @@ pub(super) struct Lane {
     /// Packets sent again since the last progress, and the first of them.
     pub fruitless: u32,
     pub fruitless_from: Option<At>,
-    /// MSN less completed messages, once an ACK has told it; how often it did not fit since.
-    pub msn_base: Option<u32>,
+    /// MSN less completed messages, once an ACK has told it, and by how much it may be less; how
+    /// often it did not fit since.
+    pub msn_base: Option<(u32, u32)>,
     pub msn_wrong: u32,
     /// A READ or atomic whose responses were not seen though later requests are acknowledged.
     pub blocked: Option<u64>,
     /// A message that was answered very late: its last packet and the time.
     pub slow: Option<(At, u64)>,
+    /// Messages of `counts` that are acknowledged or forgotten.
+    pub ended: u64,
     /// Messages completed as far as `acked`.
     pub completed: u64,
     /// Answers of atomics: PSN and value, the newest last.
@@ -224,6 +284,25 @@ impl Lane {
     pub(super) fn find(&self, psn: u64) -> Option<usize> {
         let at = self.sent.partition_point(|sent| sent.end() <= psn);
         self.sent.get(at).filter(|sent| sent.psn <= psn).map(|_| at)
+    }
+
+    /// Whether an answer belongs to what was asked.
+    pub(super) fn fits(&mut self, psn: u32, what: Op, payload: u32) -> bool {
+        let Some(next) = self.next else { return false };
+        let psn = op::unwrap_psn(psn, next);
+        let asked = psn < next && next - psn < limits::NEW_EPOCH;
+        asked
+            && match what {
+                Op::ReadResponse(Place::Only) => {
+                    let whole =
+                        |t: &mut Target| t.span > 1 || !t.asks.is_empty() || t.length == payload;
+                    psn < self.acked || self.target(psn).is_some_and(whole)
+                }
+                Op::ReadResponse(_) | Op::AtomicAcknowledge => {
+                    psn < self.acked || self.target(psn).is_some_and(|t| t.kind.has_response())
+                }
+                _ => true,
+            }
     }
 
     /// The READ or atomic whose responses a PSN belongs to, or the WRITE that begins there.
@@ -285,7 +364,8 @@ impl Lane {
 
     /// Forgets the older half of what is not acknowledged, to make room for others.
     pub(super) fn forget_half(&mut self) {
-        self.sent.drain(..self.sent.len().div_ceil(2));
+        let old = self.sent.drain(..self.sent.len().div_ceil(2));
+        self.ended += old.filter(|sent| sent.place.ends()).count() as u64;
         self.sent.shrink_to(self.sent.len() * 2);
         self.msn_base = None;
         self.blocked = None;
@@ -299,6 +379,6 @@ impl Lane {
     /// Begins anew: another connection uses the queue pair. Counts stay.
     pub(super) fn restart(&mut self) {
         let (counts, done) = (self.counts, core::mem::take(&mut self.done));
-        *self = Self { counts, done, ..Self::default() };
+        *self = Self { counts, done, ended: counts.messages, ..Self::default() };
     }
 }

@@ -6,6 +6,7 @@ use hashbrown::HashMap;
 use wire::Gid;
 
 use super::case::Case;
+use super::op::Op;
 use super::{HalfId, Talks};
 
 /// Requests of halves whose other half is not known, by what an answer to them carries.
@@ -56,10 +57,33 @@ impl Talks {
         let all = self.asked.of(case).into_iter().flatten().filter(fits);
         let port = half.source_port;
         let same_port = all.clone().filter(|other| self.get(*other).source_port == port);
-        let found = only(all).or_else(|| only(same_port));
+        // Ends on one address may have asked with the same PSN in either direction.
+        let alone = half.flow.source != half.flow.destination || port == 0;
+        let found = only(same_port).or_else(|| only(all).filter(|_| alone));
         if let Some(found) = found {
             self.marry(id, found);
         }
+    }
+
+    /// The other half, unless an answer shows that it was taken for it wrongly.
+    pub(super) fn trusted_peer(&mut self, case: &Case<'_>, id: HalfId, what: Op) -> Option<HalfId> {
+        /// Answers that fit by chance are fewer.
+        const ENOUGH: u8 = 8;
+        let peer = self.get(id).peer?;
+        if self.get(id).trust >= ENOUGH {
+            return Some(peer);
+        }
+        if self.get_mut(peer).lane.fits(case.psn(), what, case.packet.payload_len) {
+            self.get_mut(id).trust += 1;
+            return Some(peer);
+        }
+        if self.get(peer).trust >= ENOUGH {
+            return Some(peer);
+        }
+        for half in [id, peer] {
+            (self.get_mut(half).peer, self.get_mut(half).trust) = (None, 0);
+        }
+        None
     }
 
     /// Joins two halves as the two directions of one connection.

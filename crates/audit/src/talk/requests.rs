@@ -51,9 +51,11 @@ impl Lane {
         let request = Request { psn, kind, place };
         self.counts.packets += 1;
         self.after_fatal(case, findings);
-        let again = if psn >= self.measured_next(psn) {
+        let again = if psn >= self.measured_next(psn, place) {
             self.in_order(case, request, findings);
             false
+        } else if !case.reliable {
+            self.overtaken_datagram(case, request, findings)
         } else {
             self.repeated(case, request, findings)
         };
@@ -73,9 +75,9 @@ impl Lane {
 
     /// The PSN that comes next. The span of a READ whose MTU nobody has shown yet is learned from
     /// the request behind it.
-    fn measured_next(&mut self, psn: u64) -> u64 {
+    fn measured_next(&mut self, psn: u64, place: Place) -> u64 {
         let next = self.next.unwrap_or(psn);
-        if self.span_mtu().is_some() || psn <= next {
+        if self.span_mtu().is_some() || psn <= next || !place.begins() {
             return next;
         }
         let Some(read) = self.targets.back_mut().filter(|target| target.kind == Kind::Read) else {
@@ -86,7 +88,7 @@ impl Lane {
         if read.end() != next || !MTUS.iter().any(fits) {
             return next;
         }
-        read.span = span as u32;
+        (read.span, read.guessed) = (span as u32, true);
         let end = read.end();
         if let Some(sent) = self.sent.back_mut().filter(|sent| sent.kind == Kind::Read) {
             sent.span = span as u32;
@@ -132,17 +134,17 @@ impl Lane {
             self.targets.back().is_some_and(|t| t.kind == Kind::Read && t.end() == from);
         self.message = Message::Unknown;
         self.msn_base = None;
+        self.add_hole(Hole {
+            from,
+            to,
+            at: case.at,
+            ident: case.packet.path.ident,
+            after_read,
+            refused: None,
+            told: !case.reliable,
+            skipped: 0,
+        });
         if case.reliable {
-            self.add_hole(Hole {
-                from,
-                to,
-                at: case.at,
-                ident: case.packet.path.ident,
-                after_read,
-                refused: None,
-                told: false,
-                skipped: 0,
-            });
             return;
         }
         let side = Side::Before(case.flow.source);
@@ -275,12 +277,15 @@ impl Lane {
                 length,
                 at: case.at,
                 next: psn,
-                asked_from: psn,
-                asked: 1,
+                asks: Vec::new(),
+                begun: false,
+                guessed: false,
+                restarted: None,
             });
         }
         if self.sent.len() == limits::OUTSTANDING {
-            self.sent.pop_front();
+            let old = self.sent.pop_front();
+            self.ended += u64::from(old.is_some_and(|sent| sent.place.ends()));
         }
         self.sent.push_back(Sent {
             psn,
