@@ -6,7 +6,7 @@ mod net;
 
 use audit::finding::Finding;
 use audit::{Rule, Side};
-use net::{ACK, CNP, Net, READ_RESPONSE_ONLY, Sent, UC_SEND_ONLY, UD_SEND_ONLY, US};
+use net::{ACK, CNP, Net, Sent, UC_SEND_ONLY, UD_SEND_ONLY, US};
 use net::{ack, cnp, data, end, mac};
 use wire::Encapsulation;
 
@@ -39,8 +39,15 @@ fn acknowledgements_without_the_datas_dscp_are_told() {
 
 #[test]
 fn data_both_ways_with_different_dscps_is_told() {
-    let read = |_, sent: Sent| sent.opcode(READ_RESPONSE_ONLY).payload(4096).class(34 << 2);
-    let findings = talk(|_, sent| sent.class(AF31), read).finish();
+    let mut net = Net::new();
+    for psn in 0..20 {
+        let at = u64::from(psn) * 10 * US;
+        net.send(at, data(1, 2, 0x22, psn).class(AF31));
+        net.send(at + 1, ack(2, 1, 0x11, psn).class(34 << 2));
+        net.send(at + 2, data(2, 1, 0x11, 500 + psn).class(34 << 2));
+        net.send(at + 3, ack(1, 2, 0x22, 500 + psn).class(AF31));
+    }
+    let findings = net.finish();
     assert_eq!((one(&findings).rule, one(&findings).side), (Rule::DscpAsymmetric, Side::Unknown));
 }
 

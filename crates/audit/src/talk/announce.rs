@@ -113,9 +113,18 @@ impl Talks {
     pub(super) fn tell(&mut self, key: Key, id: HalfId, announced: Announced) {
         let [forward, backward] = announced.keys();
         let (is_forward, other) = if key == forward { (true, backward) } else { (false, forward) };
-        self.get_mut(id).connect = connect::State::new(&announced, is_forward);
+        let (psn, resources) = match is_forward {
+            true => (announced.a_psn, announced.b_resources),
+            false => (announced.b_psn, announced.a_resources),
+        };
+        let half = self.get_mut(id);
+        half.connect = connect::State::new(&announced, is_forward);
+        let before = half.lane.sent.len();
+        half.lane.connected(psn, resources);
+        let forgotten = before - half.lane.sent.len();
+        self.sent = self.sent.saturating_sub(forgotten);
         if let Some(&other) = self.index.get(&other) {
-            self.marry(id, other);
+            self.join(id, other);
         }
     }
 

@@ -373,7 +373,7 @@ impl Lane {
         };
         let fits = response_fits(read, psn, place, payload, mtu);
         let unasked = read.answers_anew(psn, place);
-        let replayed = read.restarted.take() == Some(psn) && psn < read.next;
+        let replayed = read.restarted.take() == Some(psn);
         read.restarted = unasked.then_some(psn + 1);
         let (first, length) = (read.at, read.length);
         if psn == read.next {

@@ -242,6 +242,8 @@ pub(super) struct Lane {
     /// Repetitions after an RNR NAK that waited as long as asked, and those that did not.
     pub rnr_kept: u32,
     pub rnr_early: u32,
+    /// READs and atomics that the responder offered to serve at once, and those that wait.
+    pub resources: Option<u8>,
     /// NAKs without reason.
     pub spurious: u32,
     /// READs that were answered from their beginning though asked for from the middle.
@@ -294,8 +296,10 @@ impl Lane {
         asked
             && match what {
                 Op::ReadResponse(Place::Only) => {
-                    let whole =
-                        |t: &mut Target| t.span > 1 || !t.asks.is_empty() || t.length == payload;
+                    let whole = |t: &mut Target| match t.kind {
+                        Kind::Read => t.span > 1 || !t.asks.is_empty() || t.length == payload,
+                        kind => kind.has_response(),
+                    };
                     psn < self.acked || self.target(psn).is_some_and(whole)
                 }
                 Op::ReadResponse(_) | Op::AtomicAcknowledge => {
@@ -374,6 +378,15 @@ impl Lane {
     /// The MTU by which a READ's responses are counted.
     pub(super) fn span_mtu(&self) -> Option<u32> {
         self.response_mtu.or(self.mtu)
+    }
+
+    /// The connection manager has made a connection whose first request has this PSN. What was
+    /// before belongs to another one.
+    pub(super) fn connected(&mut self, psn: u32, resources: u8) {
+        if self.next.is_some() && self.first & 0xFF_FFFF != u64::from(psn) {
+            self.restart();
+        }
+        self.resources = Some(resources);
     }
 
     /// Begins anew: another connection uses the queue pair. Counts stay.

@@ -74,7 +74,8 @@ impl Talks {
             return Some(peer);
         }
         if self.get_mut(peer).lane.fits(case.psn(), what, case.packet.payload_len) {
-            self.get_mut(id).trust += 1;
+            let half = self.get_mut(id);
+            half.trust = half.trust.saturating_add(1);
             return Some(peer);
         }
         if self.get(peer).trust >= ENOUGH {
@@ -84,6 +85,22 @@ impl Talks {
             (self.get_mut(half).peer, self.get_mut(half).trust) = (None, 0);
         }
         None
+    }
+
+    /// Joins two halves that the connection manager made, whatever was guessed before.
+    pub(super) fn join(&mut self, a: HalfId, b: HalfId) {
+        if self.get(a).peer == Some(b) {
+            return;
+        }
+        for id in [a, b] {
+            if let Some(other) = self.get_mut(id).peer.take() {
+                self.get_mut(other).peer = None;
+            }
+        }
+        self.marry(a, b);
+        for id in [a, b] {
+            self.get_mut(id).trust = u8::MAX;
+        }
     }
 
     /// Joins two halves as the two directions of one connection.

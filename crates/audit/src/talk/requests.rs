@@ -124,6 +124,7 @@ impl Lane {
         let sound = findings.told() == before && !unknown;
         let span = self.span(case, request);
         self.remember(case, request, Standing { span, begun, bytes, sound });
+        self.resources(case, request, findings);
         self.next = Some(request.psn + u64::from(span));
         self.recovery = self.recovery.filter(|recovery| recovery.next < recovery.until);
     }
@@ -232,6 +233,24 @@ impl Lane {
                 format!("{} {place:?} carries {payload} bytes, path MTU {mtu}", kind.name())
             });
         }
+    }
+
+    /// READs and atomics that wait for their answers against what the responder offered.
+    fn resources(&self, case: &Case<'_>, request: Request, findings: &mut Findings) {
+        let Some(offered) = self.resources.filter(|_| request.kind.has_response()) else { return };
+        let waits = |target: &&Target| target.kind.has_response() && target.next < target.end();
+        let waiting = self.targets.iter().filter(waits).count();
+        if waiting <= usize::from(offered) || !self.holes.is_empty() {
+            return;
+        }
+        let numbers = [
+            Number::last("offered", f64::from(offered)),
+            Number::max("outstanding", waiting as f64),
+        ];
+        let side = Side::Requester(case.flow.source);
+        Case::tell(findings, Rule::TooManyReads, case.flow, side, &[case.at], &numbers, || {
+            format!("{waiting} READs and atomics wait for answers, the responder offered {offered}")
+        });
     }
 
     /// PSNs that a request takes.

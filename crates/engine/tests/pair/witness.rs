@@ -8,10 +8,11 @@ use audit::{At, Auditor, Event, Options, Point, Report, Time};
 use wire::Instant;
 use wire::packet::{Bth, Extensions, Path};
 
-/// Rules that only say what the network did, or that receives were posted late.
+/// Rules that only say what the network did, that receives were posted late, or (R062) that the
+/// engine is no notification point of congestion.
 pub const OF_THE_NETWORK: &[&str] = &[
-    "R020", "R021", "R022", "R023", "R024", "R025", "R026", "R027", "R028", "R050", "R051", "R110",
-    "R111",
+    "R020", "R021", "R022", "R023", "R024", "R025", "R026", "R027", "R028", "R050", "R051", "R062",
+    "R110", "R111",
 ];
 
 /// The auditor at a host's port.
