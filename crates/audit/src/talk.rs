@@ -133,6 +133,8 @@ pub struct Talks {
     index: HashMap<Key, HalfId>,
     recent: Option<(Key, HalfId)>,
     asked: pair::Asked,
+    /// Halves from one address to another, those of the general services left out.
+    between: HashMap<(Gid, Gid), u32>,
     /// Conversations so far.
     numbered: u32,
     /// Where the search for a half to forget goes on.
@@ -208,6 +210,9 @@ impl Talks {
             id
         };
         self.index.insert(key, id);
+        if key.qp != 1 {
+            *self.between.entry((key.source, key.destination)).or_default() += 1;
+        }
         if let Some(announced) = self.announced.take(&key) {
             self.tell(key, id, announced);
         }
@@ -231,10 +236,20 @@ impl Talks {
             let peer = half.peer;
             self.sent = self.sent.saturating_sub(half.lane.sent.len());
             self.index.remove(&key);
+            self.one_less_between(&key);
             if let Some(peer) = peer {
                 self.halves[peer.0 as usize].peer = None;
             }
             return HalfId(self.hand as u32);
+        }
+    }
+
+    fn one_less_between(&mut self, key: &Key) {
+        let ends = (key.source, key.destination);
+        let Some(count) = self.between.get_mut(&ends).filter(|_| key.qp != 1) else { return };
+        *count -= 1;
+        if *count == 0 {
+            self.between.remove(&ends);
         }
     }
 

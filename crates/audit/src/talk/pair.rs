@@ -9,6 +9,11 @@ use super::case::Case;
 use super::op::Op;
 use super::{HalfId, Talks};
 
+/// Linux chooses UDP source ports from here on.
+const LINUX_PORTS: u16 = 0xC000;
+/// Answers of a half after which halves with different ports may belong together.
+const PATIENCE: u64 = 16;
+
 /// Requests of halves whose other half is not known, by what an answer to them carries.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
@@ -57,9 +62,15 @@ impl Talks {
         let all = self.asked.of(case).into_iter().flatten().filter(fits);
         let port = half.source_port;
         let same_port = all.clone().filter(|other| self.get(*other).source_port == port);
-        // Ends on one address may have asked with the same PSN in either direction.
-        let alone = half.flow.source != half.flow.destination || port == 0;
-        let found = only(same_port).or_else(|| only(all).filter(|_| alone));
+        // Senders that choose ports by the Linux rule have the same one in both directions, unless
+        // they were given flow labels; then many answers must fit, or there must be no other.
+        let ends = (half.flow.destination, half.flow.source);
+        let several = self.between.get(&ends).is_some_and(|count| *count > 1);
+        let ruled = port >= LINUX_PORTS && several;
+        let patient = half.answers.total() > PATIENCE;
+        let fits_all =
+            |found: &HalfId| !ruled || patient || self.get(*found).source_port < LINUX_PORTS;
+        let found = only(same_port).or_else(|| only(all).filter(fits_all));
         if let Some(found) = found {
             self.marry(id, found);
         }

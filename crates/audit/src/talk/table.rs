@@ -29,6 +29,13 @@ impl Answers {
     }
 }
 
+impl Answers {
+    /// All of them, those with payload left out.
+    pub(super) fn total(&self) -> u64 {
+        self.acks + self.sequence_naks + self.rnr_naks + self.other_naks
+    }
+}
+
 impl Lane {
     /// Whether the response with a PSN was seen before.
     pub(super) fn has_response(&mut self, psn: u32) -> bool {
