@@ -64,7 +64,8 @@ pub(crate) fn data(from: u8, to: u8, qp: u32, psn: u32) -> Sent {
         psn: psn & 0xFF_FFFF,
         class: 0,
         ttl: 64,
-        port: 0xC000 | qp as u16,
+        // Alike in both directions for 0x11 and 0x22, 0x12 and 0x23.
+        port: 0xC000 | (qp % 17) as u16,
         ident: psn as u16,
         payload: 4096,
         asks: true,
