@@ -527,3 +527,15 @@ fn unreliable_connections_have_no_repetitions() {
     x.newest_packet().path.ident = 0;
     expect(&x, &["R020", "R027", "R028"]);
 }
+
+#[test]
+fn a_late_answer_is_no_loss() {
+    let mut x = started();
+    x.request(op::SEND_ONLY, 4, 100).wait(67_000).request(op::SEND_ONLY, 4, 100);
+    x.ack(4, 5).ack(4, 5).sends(5, 2);
+    expect(&x, &["R023", "R025"]);
+    // So soon that it may be late.
+    let mut soon = started();
+    soon.request(op::SEND_ONLY, 4, 100).wait(500).request(op::SEND_ONLY, 4, 100).ack(4, 5);
+    expect(&soon, &["R025"]);
+}

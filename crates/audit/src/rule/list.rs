@@ -101,9 +101,10 @@ rules! {
         "look for drops on the way back: its priority and DSCP are the responder's choice, see \
          whether PFC covers it";
     AckLost = "R023" "ack-lost" Warning:
-        "acknowledgements lost on the way to the requester: the request was repeated though it \
-         had arrived",
-        "look for drops on the way back; ACKs want a lossless or a preferred class too";
+        "requests repeated though they had arrived: their acknowledgements were lost on the way \
+         back, or came later than the requester's timeout",
+        "look for drops on the way back (ACKs want a lossless or a preferred class too), and for \
+         a responder that answers late; or raise the ACK timeout";
     GoBackN = "R024" "go-back-n" Warning:
         "packets sent again though they had arrived, because one before them was lost",
         "cure the loss (see the finding of the loss); smaller windows or selective repeat lower \

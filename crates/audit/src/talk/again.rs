@@ -1,7 +1,7 @@
 //! Requests that were sent before: what was lost where, what it cost, and who noticed.
 
 use super::case::{Case, Request, low, us};
-use super::lane::{Hole, Lane, Late, Message, Recovery, Sent, Target};
+use super::lane::{Hole, Lane, Late, Message, Recovery, Sent, Silent, Target};
 use super::op::{self, Kind};
 use super::requests::Standing;
 use crate::finding::{Findings, Flow, Number, Side};
@@ -324,7 +324,8 @@ impl Lane {
         }
     }
 
-    /// A loss behind the point of capture: the request was seen here, and is sent again.
+    /// A loss behind the point of capture: the request was seen here, a NAK asks for it, and it is
+    /// sent again. Without a NAK it may yet turn out to have arrived.
     fn lost_behind(
         &mut self,
         case: &Case<'_>,
@@ -334,19 +335,61 @@ impl Lane {
         findings: &mut Findings,
     ) {
         let Some(first) = first else { return };
-        if nak.is_some_and(|nak| self.reordered(case.flow, first.psn, nak, findings)) {
+        let Some(nak) = nak else {
+            self.settle(case.flow, findings);
+            // Within a shorter time the answer may only be late.
+            self.silent = (idle >= TIMER).then_some(Silent {
+                psn: first.psn,
+                first: first.at,
+                again: case.at,
+                idle,
+            });
+            return;
+        };
+        if self.reordered(case.flow, first.psn, nak, findings) {
             return;
         }
         let side = Side::Behind(case.flow.destination);
-        let frames = [first.at, nak.unwrap_or(case.at), case.at];
+        let frames = [first.at, nak, case.at];
         let numbers = [Number::sum("lost_packets", 1.0)];
         Case::tell(findings, Rule::LostBehind, case.flow, side, &frames, &numbers, || {
-            let how = match nak {
-                Some(nak) => format!("the receiver asked for it in frame {nak}"),
-                None => format!("nobody answered for {:.1} ms", idle as f64 / 1e6),
-            };
-            let psn = low(first.psn);
-            format!("PSN {psn} was seen in frame {}; {how}, sent again in {}", first.at, case.at)
+            let (psn, first, again) = (low(first.psn), first.at, case.at);
+            format!(
+                "PSN {psn} was seen in frame {first}; the receiver asked for it in frame {nak}, \
+                 sent again in {again}"
+            )
+        });
+    }
+
+    /// A repetition after a silence whose first copy shows no sign of having arrived: it was lost.
+    pub(super) fn settle(&mut self, flow: Flow, findings: &mut Findings) {
+        let Some(Silent { psn, first, again, idle }) = self.silent.take() else { return };
+        let side = Side::Behind(flow.destination);
+        let numbers = [Number::sum("lost_packets", 1.0)];
+        Case::tell(findings, Rule::LostBehind, flow, side, &[first, again], &numbers, || {
+            let (psn, idle) = (low(psn), idle as f64 / 1e6);
+            format!(
+                "PSN {psn} was seen in frame {first}; nobody answered for {idle:.1} ms, sent \
+                 again in {again}"
+            )
+        });
+    }
+
+    /// A second answer for a PSN: if it was repeated after a silence, both copies had arrived.
+    pub(super) fn answered_twice(
+        &mut self,
+        asked: Flow,
+        psn: u64,
+        at: At,
+        findings: &mut Findings,
+    ) {
+        let Some(silent) = self.silent.filter(|silent| silent.psn <= psn) else { return };
+        self.silent = None;
+        let side = Side::Responder(asked.destination);
+        let frames = [silent.again, at];
+        Case::tell(findings, Rule::AckLost, asked, side, &frames, &[], || {
+            let psn = low(silent.psn);
+            format!("PSN {psn} had arrived: frame {at} is its second answer; the first was late")
         });
     }
 

@@ -15,6 +15,9 @@ use crate::rule::Rule;
 /// file by this much. Nanoseconds.
 const CAPTURE_ORDER: u64 = 10_000_000;
 
+/// A second answer comes within this time of the repetition, if there is one. Nanoseconds.
+const SECOND_ANSWER: u64 = 50_000_000;
+
 impl Lane {
     /// An answer to these requests, `asked` being their half and `case` the other one's packet;
     /// tells its unwrapped PSN.
@@ -27,6 +30,9 @@ impl Lane {
     ) -> u64 {
         let Some(next) = self.next else { return op::first_psn(case.psn()) };
         let psn = op::unwrap_psn(case.psn(), next);
+        if self.silent.is_some_and(|s| case.at.time.since(s.again.time) > SECOND_ANSWER) {
+            self.settle(asked, findings);
+        }
         match (what, case.packet.ext.aeth.map(|aeth| aeth.syndrome)) {
             (Op::Acknowledge, Some(Syndrome::Ack(_))) => self.ack(case, asked, psn, findings),
             (Op::Acknowledge, Some(Syndrome::RnrNak(code))) => {
@@ -60,7 +66,11 @@ impl Lane {
 
     fn ack(&mut self, case: &Case<'_>, asked: Flow, psn: u64, findings: &mut Findings) {
         self.counts.acks += 1;
-        if self.is_ghost(case, asked, psn, findings) || psn < self.acked {
+        if self.is_ghost(case, asked, psn, findings) {
+            return;
+        }
+        if psn < self.acked {
+            self.answered_twice(asked, psn, case.at, findings);
             return;
         }
         self.acknowledge(psn + 1, case.at);
@@ -364,7 +374,9 @@ impl Lane {
         let mtu = self.span_mtu();
         let served = self.acked;
         let Some(read) = self.target(psn).filter(|target| target.kind != Kind::Write) else {
-            if psn >= served {
+            if psn < served {
+                self.answered_twice(asked, psn, case.at, findings);
+            } else {
                 self.bad_response(case, asked, findings, || {
                     format!("a READ response at PSN {}, where no READ is", low(psn))
                 });
@@ -466,7 +478,7 @@ impl Lane {
                     format!("PSN {}: {first:#x} at first, then {value:#x}", low(psn))
                 });
             }
-            Some(_) => {}
+            Some(_) => self.answered_twice(asked, psn, case.at, findings),
             None => {
                 if self.atomics.len() == limits::ATOMICS {
                     self.atomics.pop_front();

@@ -13,6 +13,7 @@ impl Lane {
         if let Some(ghost) = self.ghost.take() {
             Self::tell_ghost(flow, ghost, findings);
         }
+        self.settle(flow, findings);
         self.gave_up(flow, findings);
         self.rnr_exceeded(flow, findings);
         self.unanswered(flow, end, findings);

@@ -178,6 +178,16 @@ pub(super) struct Recovery {
     pub lost: u64,
 }
 
+/// A request that was sent again after a silence.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Silent {
+    pub psn: u64,
+    pub first: At,
+    pub again: At,
+    /// How long there was nothing, nanoseconds.
+    pub idle: u64,
+}
+
 /// A packet that later ones have overtaken.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Late {
@@ -255,6 +265,7 @@ pub(super) struct Lane {
     pub recovery: Option<Recovery>,
     pub ghost: Option<Ghost>,
     pub late: Option<Late>,
+    pub silent: Option<Silent>,
     /// Last request or answer.
     pub active: Time,
     /// Packets sent again since the last progress, and the first of them.
