@@ -139,8 +139,8 @@ fn a_willing_end_that_does_not_take_over() {
     assert_eq!(found(&report, "R09"), ["R090 x1"]);
     assert_eq!(
         of(&report, Rule::DcbxPfc)[0].detail,
-        "node1 eth1 announces PFC for no priority, leaf1 eth1 for priority 3: the first is willing, \
-         but has not taken it over"
+        "node1 eth1 announces PFC for no priority, leaf1 eth1 for priority 3: the first is \
+         willing, but has not taken it over"
     );
     let report = exchange(2, &[ets(WILLING, [100, 0])], &[ets(0, [60, 40]), recommends([50, 50])]);
     assert_eq!(found(&report, "R09"), ["R091 x1"]);
