@@ -145,6 +145,21 @@ fn r028_network_duplicate() {
     x.newest().what = again.what;
     x.ack(4, 5);
     expect(&x, &["R028"]);
+    // A sender that counts in each train anew: the same number means nothing.
+    let mut near = Exchange::new();
+    for train in 0..4 {
+        for n in 0..3 {
+            near.request(op::SEND_ONLY, train * 3 + n, 100);
+            near.newest_packet().path.ident = n as u16 + 1;
+        }
+        near.ack(train * 3 + 2, train * 3 + 3);
+    }
+    near.request(op::SEND_ONLY, 12, 100);
+    near.newest_packet().path.ident = 1;
+    near.wait(1000).request(op::SEND_ONLY, 12, 100);
+    near.newest_packet().path.ident = 1;
+    near.ack(12, 13);
+    expect(&near, &["R025"]);
 }
 
 #[test]

@@ -62,7 +62,7 @@ impl Lane {
     ) -> bool {
         let found = self.holes[hole];
         let idle = case.at.time.since(self.active);
-        let late = !found.told && was_overtaken(case, found, idle);
+        let late = !found.told && self.was_overtaken(case, found, idle);
         if late {
             self.overtaken(case, request.psn, found, findings);
         } else {
@@ -522,6 +522,16 @@ impl Lane {
         }
     }
 
+    /// Whether a packet that fills a hole was sent before those that overtook it: by the IP
+    /// identification where the sender counts it, else by the time that passed.
+    fn was_overtaken(&self, case: &Case<'_>, hole: Hole, idle: u64) -> bool {
+        let ident = case.packet.path.ident;
+        if !self.uncounted && ident != 0 && hole.ident != 0 && ident != hole.ident {
+            return hole.ident.wrapping_sub(ident) < 0x8000;
+        }
+        hole.refused.is_none() && idle < TIMER
+    }
+
     fn request_in_order(&mut self, case: &Case<'_>, request: Request, findings: &mut Findings) {
         self.message = Message::Unknown;
         self.in_order(case, request, findings);
@@ -538,14 +548,4 @@ fn is_part(case: &Case<'_>, read: &Target, psn: u64) -> bool {
             && within
             && (ahead > 0) == (psn > read.psn)
     })
-}
-
-/// Whether a packet that fills a hole was sent before those that overtook it: by the IP
-/// identification where the sender counts it, else by the time that passed.
-fn was_overtaken(case: &Case<'_>, hole: Hole, idle: u64) -> bool {
-    let ident = case.packet.path.ident;
-    if ident != 0 && hole.ident != 0 && ident != hole.ident {
-        return hole.ident.wrapping_sub(ident) < 0x8000;
-    }
-    hole.refused.is_none() && idle < TIMER
 }

@@ -288,6 +288,8 @@ pub(super) struct Lane {
     /// IP identifications of the newest packets, to know a copy from a repetition.
     pub idents: [(u32, u16); 8],
     pub ident_at: usize,
+    /// The sender does not count its packets: identifications tell nothing.
+    pub uncounted: bool,
     pub counts: Counts,
     pub done: [Done; 6],
 }
@@ -360,11 +362,12 @@ impl Lane {
     /// opcode and PSN. A sender that does not count its packets has no copies that can be told.
     pub(super) fn is_copy(&mut self, what: u32, ident: u16) -> bool {
         let mut copy = false;
-        if ident == 0 {
+        if ident == 0 || self.uncounted {
             return false;
         }
         for &(other, same) in &self.idents {
             if same == ident && other != what {
+                self.uncounted = true;
                 return false;
             }
             copy |= (other, same) == (what, ident);
@@ -403,6 +406,7 @@ impl Lane {
     /// Begins anew: another connection uses the queue pair. Counts stay.
     pub(super) fn restart(&mut self) {
         let (counts, done) = (self.counts, core::mem::take(&mut self.done));
-        *self = Self { counts, done, ended: counts.messages, ..Self::default() };
+        let (ended, uncounted) = (counts.messages, self.uncounted);
+        *self = Self { counts, done, ended, uncounted, ..Self::default() };
     }
 }
