@@ -344,3 +344,47 @@ fn names_come_to_the_pauses() {
     let report = stage.finish();
     assert_eq!(report.links[0].name.as_deref(), Some("node?1 eth1"));
 }
+
+/// An LLDP frame of a port of a chassis.
+fn port_of(mac: Mac, chassis: &str) -> Vec<u8> {
+    let mut bytes = [0x01, 0x80, 0xC2, 0, 0, 0x0E].to_vec();
+    bytes.extend(mac.0);
+    bytes.extend([0x88, 0xCC]);
+    bytes.extend(tlv(1, &[b"\x07", chassis.as_bytes()].concat()));
+    bytes.extend(tlv(2, b"\x05eth1"));
+    bytes.extend(tlv(3, &120_u16.to_be_bytes()));
+    bytes.resize(60, 0);
+    bytes
+}
+
+#[test]
+fn a_ring_of_pauses_is_known_by_the_chassis() {
+    // Ports with unrelated addresses; who they belong to is in LLDP alone.
+    let ring = |links: &[(&str, &str)]| {
+        let mut frames: Vec<(u64, u16, Vec<u8>)> = Vec::new();
+        for (point, (waits, holds)) in links.iter().enumerate() {
+            let point = point as u16;
+            let port = |end: u8| Mac([0xCC, point as u8 * 9, 7, end, 1, 1]);
+            frames.push((S, point, port_of(port(0), waits)));
+            frames.push((S + US, point, port_of(port(1), holds)));
+            for n in 0..80 {
+                let pfc = wire::mac_control::Pfc::one(3, 0xFFFF).expect("a priority");
+                let control = wire::mac_control::MacControl::Pfc(pfc);
+                let pause = wire::frame::Frame::mac_control(port(1), control);
+                let mut bytes = vec![0; pause.wire_len()];
+                wire::frame::emit_frame(&pause, &mut bytes).expect("it is well formed");
+                frames.push((2 * S + n * 100 * US, point, bytes));
+            }
+        }
+        frames.sort_by_key(|(time, point, _)| (*time, *point));
+        let mut stage = Stage::new();
+        for (time, point, bytes) in frames {
+            stage.show(time, point, &bytes);
+        }
+        stage.finish()
+    };
+    let report = ring(&[("s1", "s2"), ("s2", "s3"), ("s3", "s4"), ("s4", "s1")]);
+    assert_eq!(found(&report, "R08"), ["R085 x1"]);
+    assert!(of(&report, Rule::PauseCycle)[0].detail.contains("(s2 eth1) on link 1"));
+    assert_eq!(found(&ring(&[("s1", "s2"), ("s2", "s3"), ("s3", "s4")]), "R08"), none());
+}

@@ -124,7 +124,9 @@ fn a_storm_of_short_pauses() {
     let report = storm(90, 50);
     assert_eq!(found(&report, "R08"), ["R080 x1"]);
     let finding = of(&report, Rule::PauseStorm)[0];
-    assert!(finding.detail.contains("port 02:00:00:00:00:01 pauses priority 3"), "{finding:?}");
+    let whose = "port 02:00:00:00:00:01 (10.0.0.1) pauses priority 3";
+    assert!(finding.detail.contains(whose), "{finding:?}");
+    assert_eq!(finding.side, audit::Side::Host(stage::gid(1)));
     assert!(finding.detail.contains("100 Gb/s, assumed"), "{finding:?}");
     // Half of the time is congestion; ten milliseconds are a burst.
     assert_eq!(found(&storm(50, 50), "R08"), none());
@@ -431,4 +433,40 @@ fn real_captures_have_no_pauses() {
         assert_eq!(found(&report, "R08"), none(), "{name}");
         assert_eq!(report.links.len(), 0, "{name}");
     }
+}
+
+/// A link between two routers: packets of many hosts, all with the routers' own MAC addresses.
+fn routed(stage: &mut Vec<(u64, u16, Vec<u8>)>, point: u16, from: Mac, to: Mac) {
+    for n in 0..200_u64 {
+        let (source, destination) = (1 + (n % 7) as u8, 20 + (n % 5) as u8);
+        let mut packet = packet(source, destination, 0x2A, 0x11, n as u32, 1024);
+        packet.path.traffic_class = CLASS_3;
+        stage.push((S + 10 * MS + n * US, point, encode(Ethernet::new(from, to), &packet)));
+    }
+}
+
+#[test]
+fn routers_that_wait_for_each_other_in_a_ring() {
+    // Each link's other end is known by the packets that it sends; only one end ever pauses.
+    let ring = |links: &[(u8, u8)]| {
+        let mut frames: Vec<(u64, u16, Vec<u8>)> = Vec::new();
+        for (point, (waits, holds)) in links.iter().enumerate() {
+            let point = point as u16;
+            let own = switch(*holds, 0);
+            frames.push((S, point, pfc(own, 3, 10)));
+            routed(&mut frames, point, switch(*waits, 0), own);
+            for n in 0..80 {
+                frames.push((T + n * 100 * US, point, pfc(own, 3, MOST)));
+            }
+            frames.push((T + 8 * MS, point, pfc(own, 3, 0)));
+        }
+        frames.sort_by_key(|(time, point, _)| (*time, *point));
+        let mut stage = Stage::new();
+        for (time, point, bytes) in frames {
+            stage.show(time, point, &bytes);
+        }
+        found(&stage.finish(), "R08")
+    };
+    assert_eq!(ring(&[(1, 2), (2, 3), (3, 1)]), ["R085 x1"]);
+    assert_eq!(ring(&[(1, 2), (2, 3), (1, 3)]), none());
 }

@@ -66,7 +66,7 @@ impl Judge {
         let given = self.given;
         let Some((mac, _)) = event.macs else { return };
         let Some(link) = self.link(event.point) else { return };
-        let speeds = link.speeds(given);
+        let (speeds, host) = (link.speeds(given), link.host(mac));
         let Some(end) = link.paused_by(event, mac) else { return };
         end.first_pause.get_or_insert(event.at);
         let mut held = false;
@@ -88,13 +88,8 @@ impl Judge {
                     end.classes[class].xoff(event.at, quanta, speeds, silent)
                 }
             };
-            let whose = Whose {
-                point: event.point,
-                end,
-                class,
-                bps: speeds.likely,
-                given: given.is_some(),
-            };
+            let (bps, given) = (speeds.likely, given.is_some());
+            let whose = Whose { point: event.point, end, host, class, bps, given };
             complaint::ended(whose, ended, findings);
         }
         if held {
@@ -119,7 +114,7 @@ impl Judge {
         self.last = event.at.time;
         let given = self.given;
         let Some(link) = self.link(event.point) else { return };
-        link.count(event);
+        link.count(event, packet);
         let (dscp, tag) = priorities(event, packet);
         let is_data = packet.payload_len > 0
             && packet.bth.opcode != Opcode::CNP
@@ -144,7 +139,7 @@ impl Judge {
                     if let Some((source, destination)) = event.macs
                         && destination == end.mac
                     {
-                        end.neighbour.sends(source, packet.path.source, packet.path.destination);
+                        end.neighbour.sends(source, packet.path.source);
                     }
                     // Where tag and DSCP differ, only the sender knows which counts.
                     let sure = (class == dscp).then_some(class);
@@ -169,10 +164,11 @@ impl Judge {
         for (at, link) in self.links.iter_mut().enumerate() {
             let point = Point(at as u16);
             let bps = link.speeds(given).likely;
-            for end in &mut link.ends {
+            let hosts: Vec<_> = link.ends.iter().map(|end| link.host(end.mac)).collect();
+            for (end, host) in link.ends.iter_mut().zip(hosts) {
                 for class in 0..=GLOBAL {
                     let ended: Ended = end.classes[class].finish(last);
-                    let whose = Whose { point, end, class, bps, given: given.is_some() };
+                    let whose = Whose { point, end, host, class, bps, given: given.is_some() };
                     complaint::ended(whose, ended, findings);
                 }
             }
@@ -219,9 +215,13 @@ fn paused(
     if time.since(on.sure.0) < ALLOWANCE || time >= on.sure.1 {
         return;
     }
-    let bps = link.speeds(given).fastest;
+    let (bps, given) = (link.speeds(given).fastest, given.is_some());
+    let sender = event.macs.map(|(source, _)| source);
+    let is_neighbour = sender.is_some_and(|mac| link.ends.iter().any(|end| end.mac == mac));
+    let goes_on = sender.filter(|_| is_neighbour).and_then(|mac| link.host(mac));
+    let Some(end) = link.ends.get(at) else { return };
+    let whose = Whose { point: event.point, end, host: link.host(end.mac), class, bps, given };
+    complaint::ignored(whose, &mut on, goes_on, event.at, findings);
     let Some(end) = link.ends.get_mut(at) else { return };
-    let whose = Whose { point: event.point, end, class, bps, given: given.is_some() };
-    complaint::ignored(whose, &mut on, event.at, findings);
     end.classes[class].on = Some(on);
 }

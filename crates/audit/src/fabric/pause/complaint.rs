@@ -1,5 +1,7 @@
 //! What is wrong with pauses: R080 to R084 and R086. Rings of pauses are in `ring`.
 
+use wire::Gid;
+
 use super::class::{Ended, LONG, On, Over, Storm, WATCHDOG};
 use super::link::{End, GLOBAL, Link};
 use crate::finding::{Findings, Instance, Number, Side, Subject};
@@ -18,6 +20,8 @@ const IGNORED: u32 = 4;
 pub(super) struct Whose<'a> {
     pub(super) point: Point,
     pub(super) end: &'a End,
+    /// The host whose port it is, where the traffic tells.
+    pub(super) host: Option<Gid>,
     /// Priority, or [`GLOBAL`].
     pub(super) class: usize,
     /// Speed of the link, and whether it was given.
@@ -34,7 +38,15 @@ impl Whose<'_> {
     }
 
     fn port(&self) -> String {
-        port(self.end)
+        match (self.host, &self.end.name) {
+            (Some(host), None) => format!("port {} ({})", self.end.mac, host.to_ip()),
+            _ => port(self.end),
+        }
+    }
+
+    /// The end that pauses.
+    fn side(&self) -> Side {
+        self.host.map_or(Side::Network, Side::Host)
     }
 
     fn speed(&self) -> String {
@@ -46,13 +58,13 @@ impl Whose<'_> {
     fn add(
         &self,
         findings: &mut Findings,
-        rule: Rule,
+        (rule, side): (Rule, Side),
         at: &[At],
         numbers: &[Number],
         detail: impl FnOnce() -> String,
     ) {
         let subject = Subject::Link(self.point);
-        findings.add(Instance { rule, subject, side: Side::Network, at, numbers }, detail);
+        findings.add(Instance { rule, subject, side, at, numbers }, detail);
     }
 }
 
@@ -85,7 +97,7 @@ fn held(whose: Whose<'_>, over: Over, rule: Rule, findings: &mut Findings) {
         Number::sum("paused_ms", ms),
         Number::last("priority", whose.class as f64),
     ];
-    whose.add(findings, rule, &[over.first, over.last], &numbers, || {
+    whose.add(findings, (rule, whose.side()), &[over.first, over.last], &numbers, || {
         format!(
             "{} holds {} for {ms:.3} ms without a break, from {} {}",
             whose.port(),
@@ -108,19 +120,32 @@ fn stormed(whose: Whose<'_>, storm: Storm, findings: &mut Findings) {
         Number::max("longest_storm_ms", ms),
         Number::last("priority", whose.class as f64),
     ];
-    whose.add(findings, Rule::PauseStorm, &[storm.first, storm.last], &numbers, || {
-        format!(
-            "{} pauses {} for {paused:.1} of {ms:.0} ms, from {} {}",
-            whose.port(),
-            whose.priority(),
-            storm.first,
-            whose.speed()
-        )
-    });
+    whose.add(
+        findings,
+        (Rule::PauseStorm, whose.side()),
+        &[storm.first, storm.last],
+        &numbers,
+        || {
+            format!(
+                "{} pauses {} for {paused:.1} of {ms:.0} ms, from {} {}",
+                whose.port(),
+                whose.priority(),
+                storm.first,
+                whose.speed()
+            )
+        },
+    );
 }
 
-/// A packet that goes on in a pause. The first few were under way, or are a slow reaction.
-pub(super) fn ignored(whose: Whose<'_>, on: &mut On, at: At, findings: &mut Findings) {
+/// A packet that goes on in a pause, of the host `goes_on` if the link is its own. The first few
+/// were under way, or are a slow reaction.
+pub(super) fn ignored(
+    whose: Whose<'_>,
+    on: &mut On,
+    goes_on: Option<Gid>,
+    at: At,
+    findings: &mut Findings,
+) {
     on.ignored = on.ignored.saturating_add(1);
     if on.ignored == 1 {
         on.ignored_first = at;
@@ -128,18 +153,25 @@ pub(super) fn ignored(whose: Whose<'_>, on: &mut On, at: At, findings: &mut Find
     if on.ignored < IGNORED {
         return;
     }
+    let side = goes_on.map_or(Side::Network, Side::Host);
     let late = at.time.since(on.sure.0) as f64 / 1e3;
     let numbers =
         [Number::max("us_after_pause", late), Number::last("priority", whose.class as f64)];
-    whose.add(findings, Rule::PauseIgnored, &[at, on.ignored_first, on.last], &numbers, || {
-        format!(
-            "{} paused {} in {}, but packets towards it go on, {late:.0} µs later {}",
-            whose.port(),
-            whose.priority(),
-            on.first,
-            whose.speed()
-        )
-    });
+    whose.add(
+        findings,
+        (Rule::PauseIgnored, side),
+        &[at, on.ignored_first, on.last],
+        &numbers,
+        || {
+            format!(
+                "{} paused {} in {}, but packets towards it go on, {late:.0} µs later {}",
+                whose.port(),
+                whose.priority(),
+                on.first,
+                whose.speed()
+            )
+        },
+    );
 }
 
 /// What the end of the captures shows of a link.

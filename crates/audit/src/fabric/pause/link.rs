@@ -4,7 +4,7 @@
 use wire::{Gid, Mac};
 
 use super::class::{Class, Speeds};
-use crate::event::Event;
+use crate::event::{Event, Packet};
 use crate::limits;
 use crate::record::{At, Direction, Time};
 
@@ -99,21 +99,18 @@ impl End {
 pub(super) struct Neighbour {
     mac: Option<Mac>,
     source: Gid,
-    destination: Gid,
     several_macs: bool,
     several_from: bool,
-    several_to: bool,
 }
 
 impl Neighbour {
     /// A packet comes from a MAC address.
-    pub(super) fn sends(&mut self, mac: Mac, source: Gid, destination: Gid) {
+    pub(super) fn sends(&mut self, mac: Mac, source: Gid) {
         match self.mac {
-            None => (self.mac, self.source, self.destination) = (Some(mac), source, destination),
+            None => (self.mac, self.source) = (Some(mac), source),
             Some(known) => {
                 self.several_macs |= known != mac;
                 self.several_from |= self.source != source;
-                self.several_to |= self.destination != destination;
             }
         }
     }
@@ -134,6 +131,27 @@ struct Burst {
     peak_bps: u64,
 }
 
+/// Addresses behind one MAC address that make it a router's: hosts have one, or a few.
+const ROUTED: usize = 4;
+
+/// A MAC address of packets, and the addresses that it stands for.
+#[derive(Clone, Copy, Debug)]
+struct Named {
+    mac: Mac,
+    gids: [Gid; ROUTED],
+    count: usize,
+}
+
+impl Named {
+    fn add(&mut self, gid: Gid) {
+        let known = self.gids.iter().take(self.count).any(|known| *known == gid);
+        if !known && let Some(free) = self.gids.get_mut(self.count) {
+            *free = gid;
+            self.count += 1;
+        }
+    }
+}
+
 /// A link.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Link {
@@ -144,8 +162,8 @@ pub(super) struct Link {
     /// for both.
     pub(super) packets: u64,
     pub(super) data: [u64; 8],
-    /// The addresses of its packets, unless there are too many.
-    named: Vec<Mac>,
+    /// Whose the MAC addresses of its packets are, unless there are too many.
+    named: Vec<Named>,
     too_many: bool,
     /// Tunnels around the pauses: packets with other ones are of other links.
     tunnels: u8,
@@ -183,27 +201,37 @@ impl Link {
     /// Whether an end is a port of a switch: no packet names its address, or it routes for several
     /// receivers.
     pub(super) fn is_switch(&self, end: &End) -> bool {
-        let unnamed = self.packets > 0 && !self.too_many && !self.named.contains(&end.mac);
-        unnamed || end.neighbour.several_to
+        match self.named.iter().find(|named| named.mac == end.mac) {
+            Some(named) => named.count == ROUTED,
+            None => self.packets > 0 && !self.too_many,
+        }
+    }
+
+    /// The host whose address a MAC address is.
+    pub(super) fn host(&self, mac: Mac) -> Option<Gid> {
+        let named = self.named.iter().find(|named| named.mac == mac)?;
+        (named.count == 1).then_some(named.gids[0])
     }
 
     /// Notes the addresses of a packet.
-    fn name(&mut self, macs: (Mac, Mac)) {
-        for mac in [macs.0, macs.1] {
-            if !self.named.contains(&mac) {
-                self.too_many |= self.named.len() >= limits::NAMED;
-                if !self.too_many {
-                    self.named.push(mac);
-                }
-            }
+    fn name(&mut self, mac: Mac, gid: Gid) {
+        if let Some(named) = self.named.iter_mut().find(|named| named.mac == mac) {
+            named.add(gid);
+        } else if self.named.len() >= limits::NAMED {
+            self.too_many = true;
+        } else {
+            let mut named = Named { mac, gids: [Gid::default(); ROUTED], count: 0 };
+            named.add(gid);
+            self.named.push(named);
         }
     }
 
     /// Counts a RoCE packet.
-    pub(super) fn count(&mut self, event: &Event) {
+    pub(super) fn count(&mut self, event: &Event, packet: &Packet) {
         self.packets += 1;
-        if let Some(macs) = event.macs.filter(|_| !self.too_many) {
-            self.name(macs);
+        if let Some((source, destination)) = event.macs.filter(|_| !self.too_many) {
+            self.name(source, packet.path.source);
+            self.name(destination, packet.path.destination);
         }
         let burst = &mut self.burst;
         burst.packets += 1;
