@@ -165,8 +165,8 @@ fn a_sender_that_keeps_its_rate_through_dense_cnps_is_told() {
     assert_eq!((finding.rule, finding.side), (Rule::NoSlowDown, Side::Host(end(1))));
     assert_eq!(finding.subject.to_string(), "10.0.0.1 > 10.0.0.2 qp 0x22");
     let number = |name| finding.numbers.iter().find(|n| n.name == name).map(|n| n.value.round());
-    assert_eq!(number("before_gbit_s"), Some(33.0));
-    assert_eq!(number("after_gbit_s"), Some(33.0));
+    assert_eq!(number("rate_before_gbps"), Some(33.0));
+    assert_eq!(number("rate_gbps"), Some(33.0));
 }
 
 #[test]

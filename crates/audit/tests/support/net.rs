@@ -1,5 +1,6 @@
 //! Packets of a network for the tests of its judges: a packet is described, made into the bytes of
 //! a frame, captured at a time, peeled and audited.
+#![allow(dead_code, reason = "each test program uses its part")]
 
 use audit::finding::Finding;
 use audit::peel::Peeler;

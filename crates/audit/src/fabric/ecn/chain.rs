@@ -105,7 +105,7 @@ fn not_ect(half: &Half, expected: bool, ways: &Ways, findings: &mut Findings) {
     } else if expected {
         "ECN is expected"
     } else {
-        "other flows of the capture use ECN"
+        "ECN is used elsewhere in the capture"
     };
     let instance = Instance {
         rule: Rule::NotEct,
@@ -230,8 +230,8 @@ pub(super) fn no_slow_down(half: &Half, steady: &Steady, findings: &mut Findings
         at: &[steady.at, steady.cnps.0, steady.cnps.1],
         numbers: &[
             Number::sum("cnps", steady.count.into()),
-            Number::last("before_gbit_s", steady.before / 1e9),
-            Number::last("after_gbit_s", steady.after / 1e9),
+            Number::last("rate_before_gbps", steady.before / 1e9),
+            Number::last("rate_gbps", steady.after / 1e9),
         ],
     };
     findings.add(instance, || {
