@@ -260,7 +260,7 @@ fn cnp_class(half: &Half, peer: Option<&Half>, ways: &Ways, findings: &mut Findi
         at: &[cnps.first, cnps.last],
         numbers: &[Number::sum("cnps", cnps.count as f64), Number::last("dscp", dscp.into())],
     };
-    findings.add(instance, || format!("{} CNPs have the data's DSCP {dscp}", cnps.count));
+    findings.add(instance, || format!("CNPs have the data's DSCP {dscp}, {} of them", cnps.count));
 }
 
 /// R065: `half` carries the CNPs, `peer` the data that they are about.
