@@ -125,6 +125,7 @@ impl Judge {
                 link.data[tag] += 1;
             }
         }
+        let is_sample = link.is_sample();
         for at in 0..link.ends.len() {
             let towards = link.is_towards(at, event);
             let Some(end) = link.ends.get_mut(at) else { continue };
@@ -137,6 +138,7 @@ impl Judge {
                 Some(true) => {
                     end.to[class] += u64::from(is_data);
                     if let Some((source, destination)) = event.macs
+                        && is_sample
                         && destination == end.mac
                     {
                         end.neighbour.sends(source, packet.path.source);
@@ -149,7 +151,7 @@ impl Judge {
                 }
                 Some(false) => {
                     end.from[class] += u64::from(is_data);
-                    if is_data {
+                    if is_data && is_sample {
                         end.sends_to(class as u8, packet.path.destination);
                     }
                 }
