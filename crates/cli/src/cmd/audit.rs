@@ -7,13 +7,16 @@ mod explain;
 mod filter;
 mod findings;
 mod frames;
+mod html;
 mod ladder;
 mod pipeline;
+mod progress;
 mod screen;
 mod summary;
 mod tables;
 mod watch;
 
+use audit::series::Series;
 use audit::{Options, Report};
 
 use crate::args::{AuditArgs, AuditCommand, Expect};
@@ -44,7 +47,15 @@ pub(crate) fn run(args: &AuditArgs) -> Result<()> {
     if let Some(which) = &args.ladder {
         return ladder::run(args, which, filter);
     }
-    let report = judge(args, &mut watch::Plain { filter: filter.clone() })?;
+    let report = match &args.html {
+        Some(file) => {
+            let mut plotted = html::Plotted { filter: filter.clone(), series: Series::default() };
+            let report = judge(args, &mut plotted)?;
+            html::write(file, &report, &mut plotted)?;
+            report
+        }
+        None => judge(args, &mut watch::Plain { filter: filter.clone() })?,
+    };
     if args.json {
         render::json(&document::of(&report, filter.as_ref().map(Filter::text))?)?;
     } else {

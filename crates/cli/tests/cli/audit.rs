@@ -9,9 +9,28 @@ use serde_json::Value;
 
 use super::{crocevia, fail, output, stderr, stdout, succeed};
 
+fn captures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../wire/tests/captures")
+}
+
 fn capture(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wire/tests/captures").join(name);
-    path.display().to_string()
+    captures().join(name).display().to_string()
+}
+
+fn document(path: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
+    std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// Text against a file in `audit/`; `CROCEVIA_UPDATE=1` writes it.
+#[track_caller]
+fn is_as_kept(name: &str, text: &str) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/audit").join(name);
+    if std::env::var_os("CROCEVIA_UPDATE").is_some() {
+        std::fs::write(&file, text).expect("the file can be written");
+    }
+    let kept = std::fs::read_to_string(&file).unwrap_or_default();
+    assert_eq!(text, kept, "{} differs; CROCEVIA_UPDATE=1 writes it", file.display());
 }
 
 /// What a run prints that found something.
@@ -148,4 +167,133 @@ fn a_reader_that_goes_ends_it_quietly() {
         assert_eq!(stderr(&output), "", "{more:?}");
         assert_eq!(output.status.code(), Some(0), "{more:?}");
     }
+}
+
+#[test]
+fn summaries_and_drawings_are_these() {
+    let run = |arguments: &[&str]| {
+        let mut command = crocevia(&[&["audit"], arguments].concat());
+        stdout(&output(command.current_dir(captures())))
+    };
+    let loss = run(&["loss-drop-request.pcap"]);
+    is_as_kept("loss.txt", &loss);
+    assert!(document("README.md").contains(&loss), "the README shows this output:\n{loss}");
+    is_as_kept("clean.txt", &run(&["rc-write-mtu1024.pcap", "--qps"]));
+    is_as_kept("connections.txt", &run(&["cm-rping.pcap", "--connections"]));
+    is_as_kept("ladder.txt", &run(&["loss-drop-request.pcap", "--ladder", "1", "--limit", "20"]));
+    is_as_kept("ladder-read.txt", &run(&["loss-read-response.pcap", "--ladder", "1"]));
+    is_as_kept("decode.txt", &run(&["decode", "cm-rping.pcap", "--frame", "..9"]));
+    is_as_kept("tree.txt", &run(&["decode", "cm-rping.pcap", "--frame", "1..4", "--tree"]));
+}
+
+#[test]
+fn ladders_are_found_by_number_queue_pair_and_address() {
+    let file = capture("loss-drop-request.pcap");
+    let by = |which: &str| found(&["audit", &file, "--ladder", which]);
+    let number = by("1");
+    for which in ["0x52", "10.77.1.1:0x52", "[::ffff:10.77.1.2]:82"] {
+        assert_eq!(by(which), number, "{which}");
+    }
+    assert!(number.contains("=== SEND First psn 3 len 1024 AGAIN ==="), "{number}");
+    assert!(number.contains("! R021 lost-behind-capture"), "{number}");
+    let part = found(&["audit", &file, "--ladder", "1", "--filter", "frame 5..8"]);
+    assert_eq!(part.lines().filter(|line| line.trim_start().starts_with('#')).count(), 4, "{part}");
+    let nothing = ["audit", &file, "--ladder", "10.77.1.9:0x52"];
+    fail(&mut crocevia(&nothing), 2, &["0x52", "--qps"]);
+}
+
+#[test]
+fn filters_narrow_what_is_judged() {
+    let file = capture("loss-drop-request.pcap");
+    let count = |filter: &str| {
+        let output = output(&mut crocevia(&["audit", &file, "--json", "--filter", filter]));
+        let value = json(&stdout(&output));
+        let packets = value["totals"]["packets"].as_u64().expect("a number");
+        let findings = value["findings"].as_array().expect("an array").len();
+        (output.status.code(), packets, findings)
+    };
+    assert_eq!(count("host 10.77.1.1"), (Some(1), 80, 2));
+    assert_eq!(count("host 10.0.0.9"), (Some(0), 0, 0));
+    assert_eq!(count("frame 1..4"), (Some(0), 4, 0));
+    assert_eq!(count("time 0..0.0025"), (Some(0), 4, 0));
+    assert_eq!(count("qp 0x52 and conversation 1"), (Some(1), 80, 2));
+    assert_eq!(count("qp 0x53"), (Some(0), 80, 0));
+    let one = ["audit", &file, "--frames", "R021", "--filter", "frame 14"];
+    assert_eq!(succeed(&mut crocevia(&one)), "", "one frame alone shows no loss");
+}
+
+#[test]
+fn the_page_is_written_and_needs_nothing_else() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let page = dir.path().join("page.html").display().to_string();
+    let file = capture("loss-drop-request.pcap");
+    found(&["audit", &file, "--html", &page]);
+    let text = std::fs::read_to_string(&page).expect("a page");
+    for part in ["R021", "<svg", "PSN of requests", "sent again", "</html>"] {
+        assert!(text.contains(part), "{part}");
+    }
+    assert!(!text.contains("://"), "no network");
+    let nowhere = dir.path().join("no/page.html").display().to_string();
+    fail(&mut crocevia(&["audit", &file, "--html", &nowhere]), 2, &["--html", "page.html"]);
+}
+
+#[test]
+fn every_name_of_the_json_and_every_option_is_documented() {
+    fn names(value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::Object(members) => {
+                for (name, value) in members {
+                    found.push(name.clone());
+                    // Those of a finding's numbers are the rule's.
+                    if name != "numbers" {
+                        names(value, found);
+                    }
+                }
+            }
+            Value::Array(items) => items.iter().for_each(|item| names(item, found)),
+            _ => {}
+        }
+    }
+    let manual = document("docs/audit.md");
+    for file in ["loss-drop-request.pcap", "cm-rping.pcap"] {
+        let output = output(&mut crocevia(&["audit", &capture(file), "--json"]));
+        let mut found = Vec::new();
+        names(&json(&stdout(&output)), &mut found);
+        assert!(found.len() > 60, "{found:?}");
+        for name in found {
+            let quoted = [format!("`{name}`"), format!("\"{name}\"")];
+            assert!(quoted.iter().any(|q| manual.contains(q)), "{name} is not in docs/audit.md");
+        }
+    }
+    let help = succeed(&mut crocevia(&["audit", "--help"]));
+    for word in help.split_whitespace().filter(|word| word.starts_with("--")) {
+        let option = word.trim_end_matches([',', '.', ':', ';', ')']);
+        assert!(option == "--help" || manual.contains(option), "{option} is not in docs/audit.md");
+    }
+}
+
+#[test]
+fn nobody_needs_rights_to_audit() {
+    use std::os::unix::process::CommandExt;
+    // SUDO-less runs are unprivileged already; root lends its rights away.
+    let dir = tempfile::tempdir_in("/tmp").expect("a directory");
+    let (binary, file) = (dir.path().join("crocevia"), dir.path().join("loss.pcap"));
+    std::fs::copy(env!("CARGO_BIN_EXE_crocevia"), &binary).expect("a copy");
+    std::fs::copy(capture("loss-drop-request.pcap"), &file).expect("a copy");
+    use std::os::unix::fs::PermissionsExt;
+    for (path, mode) in [(dir.path(), 0o755), (&*binary, 0o755), (&*file, 0o644)] {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("a mode");
+    }
+    let mut command = super::command(binary.as_os_str(), &["audit"]);
+    command.arg(&file);
+    let is_root = std::fs::metadata("/proc/self").is_ok_and(|meta| {
+        use std::os::unix::fs::MetadataExt;
+        meta.uid() == 0
+    });
+    if is_root {
+        command.uid(65534).gid(65534);
+    }
+    let output = output(&mut command);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stdout(&output).contains("R021"));
 }

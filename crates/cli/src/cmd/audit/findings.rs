@@ -92,6 +92,14 @@ impl<'a> Writer<'a> {
         self.conversations.get(&(from.as_str(), to.as_str(), flow.qp)).copied()
     }
 
+    /// A subject with the number of its conversation.
+    pub(super) fn subject(&self, subject: Subject) -> String {
+        match self.conversation(subject) {
+            Some(id) => format!("{subject} (conversation {id})"),
+            None => subject.to_string(),
+        }
+    }
+
     /// Everything about a group.
     pub(super) fn full(&self, number: usize, group: &Group<'_>) -> Vec<String> {
         let Some(top) = group.findings.first() else { return Vec::new() };
@@ -163,10 +171,7 @@ impl<'a> Writer<'a> {
 
     /// Where: the subject of the most frequent finding, and how many more there are.
     fn place(&self, group: &Group<'_>, top: &Finding) -> String {
-        let mut text = top.subject.to_string();
-        if let Some(id) = self.conversation(top.subject) {
-            text += &format!(" (conversation {id})");
-        }
+        let mut text = self.subject(top.subject);
         let more = group.findings.len() - 1;
         if more > 0 {
             let thing = match top.subject {
@@ -188,7 +193,7 @@ impl<'a> Writer<'a> {
     }
 
     /// How often, from when to when, the numbers.
-    fn seen(&self, group: &Group<'_>) -> String {
+    pub(super) fn seen(&self, group: &Group<'_>) -> String {
         let mut text = render::count(group.count(), "time");
         match (group.first(), group.last()) {
             (Some(first), Some(last)) if first != last => {

@@ -105,6 +105,10 @@ impl Watch for Frames {
         }));
     }
 
+    fn streams(&self) -> bool {
+        true
+    }
+
     fn filter(&mut self) -> Option<&mut Filter> {
         self.filter.as_mut()
     }

@@ -82,7 +82,9 @@ impl Which {
     /// The conversation of a report that is meant.
     fn choose<'a>(&self, report: &'a Report) -> Result<&'a Conversation> {
         let is_end = |end: &End, address: Option<IpAddr>, qp: u32| {
-            end.qp == Some(qp) && address.is_none_or(|ip| end.address.parse() == Ok(ip))
+            let is_at =
+                |ip| end.address.parse().is_ok_and(|at| Gid::from_ip(at) == Gid::from_ip(ip));
+            end.qp == Some(qp) && address.is_none_or(is_at)
         };
         let fits = |talk: &Conversation| match *self {
             Self::Number(id) => talk.id == id,

@@ -13,7 +13,9 @@ use audit::capture::{self, Block, Damage, Input, Reader};
 use audit::peel::Peeler;
 use audit::report::Capture;
 use audit::{Auditor, Event, Options, Point, Report};
+use indicatif::ProgressBar;
 
+use super::progress;
 use super::watch::Watch;
 use crate::error::{Failure, Result};
 
@@ -33,8 +35,9 @@ const BATCH: usize = 512;
 pub(super) fn run(files: &[PathBuf], options: Options, watch: &mut impl Watch) -> Result<Report> {
     let mut auditor = Auditor::new(options);
     watch.begin(&mut auditor);
-    let readers =
-        files.iter().zip(0..).map(|(path, file)| open(path, file)).collect::<Result<Vec<_>>>()?;
+    let bar = if watch.streams() { ProgressBar::hidden() } else { progress::bar(files) };
+    let open = |(path, file): (&PathBuf, u16)| open(path, file, &bar);
+    let readers = files.iter().zip(0..).map(open).collect::<Result<Vec<_>>>()?;
     let ends = thread::scope(|scope| {
         let mut sources: Vec<_> = readers
             .into_iter()
@@ -60,22 +63,24 @@ pub(super) fn run(files: &[PathBuf], options: Options, watch: &mut impl Watch) -
         }
         let ends = sources.into_iter().map(|source| source.end.unwrap_or_default());
         Ok::<_, Failure>(ends.collect::<Vec<_>>())
-    })?;
+    });
+    bar.finish_and_clear();
+    let ends = ends?;
     let captures = files.iter().zip(ends).map(|(path, end)| Capture { name: name(path), ..end });
     Ok(auditor.finish(captures.collect()))
 }
 
-/// Opens a capture; `-` is standard input.
+/// Opens a capture; `-` is standard input. What is read of a file moves `bar`.
 ///
 /// # Errors
 /// It cannot be opened, or is none.
-pub(super) fn open(path: &Path, file: u16) -> Result<Reader<Input>> {
+pub(super) fn open(path: &Path, file: u16, bar: &ProgressBar) -> Result<Reader<Input>> {
     let unreadable = |why: String| Failure::Exit(EXIT_UNREADABLE, format!("{}: {why}", name(path)));
     let reader = if path == Path::new("-") {
         capture::open(io::stdin(), file)
     } else {
         let input = File::open(path).map_err(|error| unreadable(error.to_string()))?;
-        capture::open(input, file)
+        capture::open(progress::read(input, bar), file)
     };
     reader.map_err(|damage| unreadable(damage.to_string()))
 }

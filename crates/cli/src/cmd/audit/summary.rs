@@ -40,8 +40,8 @@ impl Wish {
 
 /// The summary of a report.
 pub(super) fn text(report: &Report, wish: Wish, screen: Screen) -> String {
-    let mut head = captures(report, screen);
-    head.extend(totals(report).iter().flat_map(|text| screen::wrap(text, screen.width)));
+    let head: Vec<String> =
+        facts(report).iter().flat_map(|text| screen::wrap(text, screen.width)).collect();
     let tables = tables(report, wish, screen);
     let used = head.len() + 2 + tables.lines().count();
     let room = screen.lines.saturating_sub(used).max(8);
@@ -54,17 +54,18 @@ pub(super) fn text(report: &Report, wish: Wish, screen: Screen) -> String {
     out
 }
 
-fn captures(report: &Report, screen: Screen) -> Vec<String> {
-    let mut lines: Vec<String> =
-        report.captures.iter().take(CAPTURES).flat_map(|it| capture(it, screen)).collect();
+/// What was read, a sentence each.
+pub(super) fn facts(report: &Report) -> Vec<String> {
+    let mut facts: Vec<String> = report.captures.iter().take(CAPTURES).map(capture).collect();
     let more = report.captures.len().saturating_sub(CAPTURES);
     if more > 0 {
-        lines.push(format!("and {}", render::count(more as u64, "more capture")));
+        facts.push(format!("and {}", render::count(more as u64, "more capture")));
     }
-    lines
+    facts.push(totals(report));
+    facts
 }
 
-fn capture(capture: &Capture, screen: Screen) -> Vec<String> {
+fn capture(capture: &Capture) -> String {
     let name = screen::harmless(&capture.name);
     let mut text = format!("{name}: {}, ", capture.format);
     text += &render::count(capture.records, "frame");
@@ -78,10 +79,10 @@ fn capture(capture: &Capture, screen: Screen) -> Vec<String> {
     if capture.damage.is_some() {
         text += "; ends early";
     }
-    screen::wrap(&text, screen.width)
+    text
 }
 
-fn totals(report: &Report) -> Vec<String> {
+fn totals(report: &Report) -> String {
     let totals = &report.totals;
     let packets = render::count(totals.packets, "RDMA packet");
     let mut text = format!("{packets}, {}; ICRC: ", render::bytes(totals.bytes));
@@ -104,20 +105,24 @@ fn totals(report: &Report) -> Vec<String> {
     for (count, what) in more.iter().filter(|(count, _)| *count > 0) {
         text += &format!("; {count} {what}");
     }
-    vec![text]
+    text
+}
+
+/// What is said where there is no finding.
+pub(super) fn nothing(report: &Report) -> &'static str {
+    match report.totals.packets {
+        0 => {
+            "Nothing to judge: no RoCE or InfiniBand packet in it. Was the right interface \
+             captured, with its UDP port 4791 (docs/audit.md)?"
+        }
+        _ => "Nothing is wrong in it.",
+    }
 }
 
 fn findings(report: &Report, wish: Wish, screen: Screen, room: usize) -> Vec<String> {
     if report.is_clean() {
-        let text = match report.totals.packets {
-            0 => {
-                "Nothing to judge: no RoCE or InfiniBand packet in it. Was the right interface \
-                  captured, with its UDP port 4791 (docs/audit.md)?"
-            }
-            _ => "Nothing is wrong in it.",
-        };
         let style = if report.totals.packets == 0 { Style::Yellow } else { Style::Green };
-        let lines = screen::wrap(text, screen.width);
+        let lines = screen::wrap(nothing(report), screen.width);
         return lines.iter().map(|line| screen.paint(line, style)).collect();
     }
     let writer = Writer::new(report, screen);
@@ -137,7 +142,7 @@ fn findings(report: &Report, wish: Wish, screen: Screen, room: usize) -> Vec<Str
 }
 
 /// `3 findings: 1 error, 2 warnings, most severe first`.
-fn tally(groups: &[Group<'_>]) -> String {
+pub(super) fn tally(groups: &[Group<'_>]) -> String {
     let of = |severity: Severity| groups.iter().filter(|g| g.severity == severity).count();
     let kinds: Vec<String> = [Severity::Critical, Severity::Error, Severity::Warning]
         .into_iter()
@@ -156,9 +161,10 @@ fn tally(groups: &[Group<'_>]) -> String {
 fn hint(writer: &Writer<'_>, group: &Group<'_>, screen: Screen) -> Vec<String> {
     let code = group.rule.code();
     let ladder = group.findings.first().and_then(|f| writer.conversation(f.subject));
-    let ladder = ladder.map_or(String::new(), |id| format!(", --ladder {id} (its packets)"));
+    let ladder = ladder.map_or(String::new(), |id| format!(", --ladder {id}"));
     let text = format!(
-        "more: --explain {code} (its meaning); with the file: --frames {code}{ladder}, --html FILE"
+        "more: --explain {code}; with the file: --frames {code}{ladder}, --html PAGE, \
+         --findings all"
     );
     screen::wrap(&text, screen.width).iter().map(|l| screen.paint(l, Style::Faint)).collect()
 }

@@ -5,6 +5,24 @@ use audit::report::{Connection, Conversation, End, LinkReport, Report, Traffic};
 use super::screen;
 use crate::render::{self, lay_out};
 
+/// A table: names of columns, rows, and how many columns are text.
+#[derive(Debug)]
+pub(super) struct Table {
+    pub(super) head: Vec<&'static str>,
+    pub(super) rows: Vec<Vec<String>>,
+    pub(super) left: usize,
+}
+
+impl Table {
+    /// As text; nothing if it has no rows.
+    fn text(&self) -> String {
+        if self.rows.is_empty() {
+            return String::new();
+        }
+        lay_out(&self.head, &self.rows, self.left)
+    }
+}
+
 /// The cell of a queue pair.
 fn qp(end: &End) -> String {
     end.qp.map_or("?".to_owned(), |qp| format!("{qp:#x}"))
@@ -121,23 +139,36 @@ fn under(table: &str, latencies: &[String], width: usize) -> String {
     out
 }
 
-/// Median and 99th percentile by operation: `WRITE 12.3 µs/40 µs`.
+/// Median and 99th percentile by operation: `WRITE 12.3 µs/40 µs`. Where both ends ask, `>` and `<`
+/// tell which.
 fn latency(talk: &Conversation) -> String {
-    let operations = talk.forward.operations.iter().chain(&talk.backward.operations);
-    let texts: Vec<String> = operations
-        .filter_map(|operation| {
+    let of = |traffic: &Traffic| {
+        let times = traffic.operations.iter().filter_map(|operation| {
             let [_, median, high, _] = operation.latency_us?;
             let (median, high) = (screen::span(median), screen::span(high));
             Some(format!("{} {median}/{high}", operation.kind))
-        })
-        .collect();
-    texts.join(", ")
+        });
+        times.collect::<Vec<String>>().join(", ")
+    };
+    let (there, back) = (of(&talk.forward), of(&talk.backward));
+    match (there.is_empty(), back.is_empty()) {
+        (_, true) => there,
+        (true, false) => back,
+        (false, false) => format!("> {there}  < {back}"),
+    }
 }
 
 /// Every conversation, a line for each direction and one for each kind of operation.
 pub(super) fn queue_pairs(report: &Report) -> String {
+    let operations = operation_rows(report).text();
+    let gap = if operations.is_empty() { "" } else { "\n" };
+    format!("{}{gap}{operations}", queue_pair_rows(report).text())
+}
+
+/// The directions of every conversation.
+pub(super) fn queue_pair_rows(report: &Report) -> Table {
     let mut head = vec!["#", "FROM", "TO", "QP", "SVC", "MTU", "PACKETS", "BYTES", "GBIT/S"];
-    head.extend(["RESENT%"]);
+    head.push("RESENT%");
     head.extend(COUNTS.iter().map(|(name, _)| *name));
     let mut rows = Vec::new();
     for talk in &report.conversations {
@@ -152,17 +183,11 @@ pub(super) fn queue_pairs(report: &Report) -> String {
             rows.push(row);
         }
     }
-    let mut out = lay_out(&head, &rows, 5);
-    let operations = operations(report);
-    if !operations.is_empty() {
-        out.push('\n');
-        out.push_str(&operations);
-    }
-    out
+    Table { head, rows, left: 5 }
 }
 
 /// Operations by conversation, direction and kind.
-fn operations(report: &Report) -> String {
+pub(super) fn operation_rows(report: &Report) -> Table {
     let head = ["#", "REQUESTER", "OPERATION", "COUNT", "BYTES", "MIN", "P50", "P99", "MAX"];
     let mut rows = Vec::new();
     for talk in &report.conversations {
@@ -179,15 +204,16 @@ fn operations(report: &Report) -> String {
             }
         }
     }
-    if rows.is_empty() { String::new() } else { lay_out(&head, &rows, 3) }
+    Table { head: head.to_vec(), rows, left: 3 }
 }
 
 /// The first `most` connections.
 pub(super) fn connections(report: &Report, most: usize) -> String {
-    let shown = &report.connections[..most.min(report.connections.len())];
-    if shown.is_empty() {
-        return String::new();
-    }
+    connection_rows(report, most).text()
+}
+
+/// The same as a table.
+pub(super) fn connection_rows(report: &Report, most: usize) -> Table {
     let start = screen::start(report);
     let head = ["CONNECTION", "SERVICE", "QPS", "MTU", "STATE", "FRAMES"];
     let qp = |qp: Option<u32>| qp.map_or("-".to_owned(), |qp| format!("{qp:#x}"));
@@ -208,18 +234,20 @@ pub(super) fn connections(report: &Report, most: usize) -> String {
             frames,
         ]
     };
-    let rows: Vec<Vec<String>> = shown.iter().map(row).collect();
-    lay_out(&head, &rows, 6)
+    let rows = report.connections.iter().take(most).map(row).collect();
+    Table { head: head.to_vec(), rows, left: 6 }
 }
 
 /// The first `most` ports that paused their links: each with the priorities that it paused.
 pub(super) fn links(report: &Report, most: usize) -> String {
+    link_rows(report, most).text()
+}
+
+/// The same as a table.
+pub(super) fn link_rows(report: &Report, most: usize) -> Table {
     let head = ["LINK", "PAUSED BY", "PRIORITY", "PAUSES", "PAUSED", "LONGEST"];
-    let mut rows = Vec::new();
-    for link in report.links.iter().take(most) {
-        rows.extend(priorities(link));
-    }
-    if rows.is_empty() { String::new() } else { lay_out(&head, &rows, 2) }
+    let rows = report.links.iter().take(most).flat_map(priorities).collect();
+    Table { head: head.to_vec(), rows, left: 2 }
 }
 
 fn priorities(link: &LinkReport) -> Vec<Vec<String>> {

@@ -12,6 +12,11 @@ pub(super) trait Watch {
     /// The audit begins; the place to listen to its findings.
     fn begin(&mut self, _auditor: &mut Auditor) {}
 
+    /// Whether it writes while it looks on, so that a progress bar would be in its way.
+    fn streams(&self) -> bool {
+        false
+    }
+
     /// What limits the audit.
     fn filter(&mut self) -> Option<&mut Filter> {
         None

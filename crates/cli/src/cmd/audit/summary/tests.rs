@@ -114,7 +114,7 @@ fn a_loss_is_told_with_all_that_is_needed() {
         "side    behind the capture, towards 10.77.1.2",
         "9 times, frames #12 (0.011000 s) to #70 (0.069000 s); lost packets 9; recovery 812 µs",
         "PSN 0x123459 was seen here",
-        "more: --explain R021 (its meaning); with the file: --frames R021, --ladder 1",
+        "more: --explain R021; with the file: --frames R021, --ladder 1",
         "remedy  look for drops towards the receiver",
         "10.77.1.1 0x11 <> 10.77.1.2 0x12",
         "WRITE 12.3 µs/812 µs",
