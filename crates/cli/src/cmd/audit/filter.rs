@@ -226,6 +226,11 @@ impl Filter {
 
     /// Whether a finding fits; `talk` is the conversation that it is about, with its queue pairs.
     fn keeps(&self, finding: &Finding, talk: Option<(u32, Vec<u32>)>) -> bool {
+        let is_sum = finding.subject == Subject::Others;
+        if is_sum && (self.names_conversations() || self.expr.any(&Expr::is_of_packets)) {
+            // Of whom it speaks is not known.
+            return false;
+        }
         let times = finding.first.zip(finding.last);
         let (way, both_ways) = ends(finding.subject);
         let qp = match finding.subject {

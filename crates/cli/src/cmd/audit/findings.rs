@@ -27,6 +27,10 @@ pub(super) fn groups(report: &Report) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
     for finding in &report.findings {
         match groups.iter_mut().find(|group| group.rule == finding.rule) {
+            // What is summed up under no name gives no example.
+            Some(group) if group.findings.iter().all(|f| f.subject == Subject::Others) => {
+                group.findings.insert(0, finding);
+            }
             Some(group) => group.findings.push(finding),
             None => groups.push(Group {
                 rule: finding.rule,
@@ -171,25 +175,23 @@ impl<'a> Writer<'a> {
 
     /// Where: the subject of the most frequent finding, and how many more there are.
     fn place(&self, group: &Group<'_>, top: &Finding) -> String {
-        let mut text = self.subject(top.subject);
-        let more = group.findings.len() - 1;
-        if more > 0 {
-            let thing = match top.subject {
-                Subject::Flow(_) => "queue pair",
-                Subject::Hosts(..) => "pair of hosts",
-                Subject::Link(_) => "link",
-                Subject::Capture | Subject::Others => "other",
-            };
-            let things = if thing == "pair of hosts" && more > 1 {
-                "pairs of hosts".to_owned()
-            } else if more > 1 {
-                format!("{thing}s")
-            } else {
-                thing.to_owned()
-            };
-            text += &format!(", and {more} more {things}");
+        let text = self.subject(top.subject);
+        let is_sum = |finding: &&&Finding| finding.subject == Subject::Others;
+        let beyond = group.findings.iter().filter(is_sum).count();
+        let more = group.findings.len() - 1 - beyond.min(group.findings.len() - 1);
+        let (one, many) = match top.subject {
+            Subject::Flow(_) => ("queue pair", "queue pairs"),
+            Subject::Hosts(..) => ("pair of hosts", "pairs of hosts"),
+            Subject::Link(_) => ("link", "links"),
+            Subject::Capture | Subject::Others => ("other", "others"),
+        };
+        match (more, beyond) {
+            (0, 0) => text,
+            (1, 0) => format!("{text}, and 1 more {one}"),
+            (more, 0) => format!("{text}, and {more} more {many}"),
+            // Those beyond what is listed singly are not counted.
+            (more, _) => format!("{text}, and more than {more} more {many}"),
         }
-        text
     }
 
     /// How often, from when to when, the numbers.

@@ -8,12 +8,12 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use audit::Auditor;
 use audit::event::{Event, Packet, What};
 use audit::finding::{Finding, Flow, Subject};
 use audit::record::At;
 use audit::report::{Conversation, End, Report};
 use audit::talk::Remark;
+use audit::{Auditor, Rule};
 use wire::packet::Syndrome;
 use wire::{Gid, Operation, Position};
 
@@ -140,7 +140,9 @@ struct Row {
     again: bool,
     ce: bool,
     ack_request: bool,
-    /// In words: what the packet says beyond that.
+    /// What it is, in words.
+    name: String,
+    /// What it says beyond that.
     more: String,
     /// READs: bytes asked for.
     asked: u32,
@@ -159,10 +161,13 @@ impl Row {
             (operation, _) if operation.is_request() => Kind::Request(operation),
             (operation, _) => Kind::Response(operation),
         };
+        let mut name = operation.name().trim_start_matches("RDMA ").to_owned();
         let mut more = Vec::new();
         if let Some(aeth) = packet.ext.aeth {
-            if matches!(kind, Kind::Nak | Kind::Rnr) {
-                more.push(aeth.syndrome.to_string());
+            match kind {
+                Kind::Ack => name = "ACK".to_owned(),
+                Kind::Nak | Kind::Rnr => name = aeth.syndrome.to_string(),
+                _ => {}
             }
             more.push(format!("msn {}", aeth.msn.get()));
         }
@@ -178,6 +183,7 @@ impl Row {
             again: remark.again,
             ce: packet.path.traffic_class & 3 == 3,
             ack_request: packet.bth.ack_request,
+            name,
             more: more.join(" "),
             asked: packet.ext.reth.map_or(0, |reth| reth.length),
         })
@@ -202,6 +208,7 @@ impl Row {
 /// An instance of a finding about the conversation.
 #[derive(Clone, Debug)]
 struct Note {
+    rule: Rule,
     text: String,
     /// File and number of its frames.
     at: Vec<(u16, u64)>,
@@ -273,7 +280,7 @@ impl Watch for Ladder {
                 let rule = instance.rule;
                 let text = format!("{} {}: {detail}", rule.code(), rule.word());
                 let at = instance.at.iter().map(|at| (at.file, at.frame)).collect();
-                notes.push(Note { text, at });
+                notes.push(Note { rule, text, at });
             }
         }));
     }
@@ -297,5 +304,23 @@ impl Watch for Ladder {
             self.rows.push(row);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conversations_are_named_in_three_ways() {
+        let parse = |text: &str| Which::parse(text).ok();
+        let ip = |text: &str| text.parse().ok();
+        assert_eq!(parse("3"), Some(Which::Number(3)));
+        assert_eq!(parse("0x11"), Some(Which::Qp(None, 0x11)));
+        assert_eq!(parse("10.0.0.1:17"), Some(Which::Qp(ip("10.0.0.1"), 17)));
+        assert_eq!(parse("[fd00::1]:0x11"), Some(Which::Qp(ip("fd00::1"), 0x11)));
+        for wrong in ["", "0", "x", "0x1000000", "10.0.0.1:", "10.0.0:1", "[fd00::1]", "-1"] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
     }
 }

@@ -164,7 +164,10 @@ pub(super) fn three(value: f64) -> String {
         v if v >= 100.0 || v == 0.0 => 0,
         v if v >= 10.0 => 1,
         v if v >= 1.0 => 2,
-        _ => 3,
+        v if v >= 0.1 => 3,
+        v if v >= 0.01 => 4,
+        v if v >= 0.001 => 5,
+        _ => 6,
     };
     let text = format!("{value:.digits$}");
     if text.contains('.') {
@@ -218,6 +221,7 @@ mod tests {
         assert_eq!(date(Time(951_782_400_000_000_000)), "2000-02-29 00:00:00.000000");
         assert_eq!(date(Time(1_785_542_399_123_456_789)), "2026-07-31 23:59:59.123456");
         assert_eq!(date(Time(u64::MAX)).split('-').next(), Some("2554"));
+        assert_eq!(three(0.001_234_5), "0.00123");
         assert_eq!(span(0.85), "850 ns");
         assert_eq!(
             (span(12.34), span(4050.0), span(1.2e6)),

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use audit::Rule;
 use audit::record::{At, Time};
 use audit::report::{End, Report};
 
@@ -70,7 +71,7 @@ impl Drawing<'_> {
         let bases: Vec<String> = [("left", 0), ("right", 1)]
             .iter()
             .filter_map(|(side, end)| Some((side, self.ladder.bases[*end]?)))
-            .map(|(side, psn)| format!("{psn:#08x} of those from the {side}"))
+            .map(|(side, psn)| format!("{psn:#08x} ({psn}) of those from the {side}"))
             .collect();
         let text = format!(
             "Conversation {}: {left} and {right}, {}{mtu}. PSNs count from the first: {}.",
@@ -181,7 +182,7 @@ impl Drawing<'_> {
     fn arrow(&self, rows: &[Row]) -> String {
         let (Some(first), many) = (rows.first(), rows.len()) else { return String::new() };
         let psn = self.relative(first);
-        let mut text = format!(" {}", name(first.kind));
+        let mut text = format!(" {}", first.name);
         match many {
             _ if first.kind == Kind::Cnp => {}
             1 => text += &format!(" psn {psn}"),
@@ -193,7 +194,13 @@ impl Drawing<'_> {
         if !first.more.is_empty() {
             text += &format!(" {}", first.more);
         }
-        let marks = [(first.ack_request, " ackreq"), (first.ce, " CE"), (first.again, " AGAIN")];
+        let lost = self.notes(first.at).any(|note| note.rule == Rule::LostBehind);
+        let marks = [
+            (first.ack_request, " ackreq"),
+            (first.ce, " CE"),
+            (first.again, " AGAIN"),
+            (lost, " LOST"),
+        ];
         for (_, mark) in marks.iter().filter(|(is, _)| *is) {
             text += mark;
         }
@@ -230,16 +237,6 @@ fn fill(text: &str, with: &str, width: usize) -> String {
     let free = width.saturating_sub(used);
     let side = |n: usize| with.chars().cycle().take(n).collect::<String>();
     format!("{}{text}{}", side(free / 2), side(free - free / 2))
-}
-
-fn name(kind: Kind) -> String {
-    match kind {
-        Kind::Request(operation) => operation.name().trim_start_matches("RDMA ").to_owned(),
-        Kind::Response(operation) => operation.name().trim_start_matches("RDMA ").to_owned(),
-        Kind::Ack => "ACK".to_owned(),
-        Kind::Nak | Kind::Rnr => String::new(),
-        Kind::Cnp => "CNP: slow down".to_owned(),
-    }
 }
 
 fn style(row: &Row) -> Style {

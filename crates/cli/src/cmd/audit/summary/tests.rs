@@ -142,6 +142,10 @@ fn many_queue_pairs_are_folded_and_many_rules_shortened() {
     assert!(folded.contains("lost packets 135"), "{folded}");
     fits(&folded, 100, 40);
 
+    let sum = Finding { subject: Subject::Others, ..finding(Rule::LostBehind, 0, 999) };
+    findings.insert(0, sum);
+    let beyond = summary(&report(findings.clone()));
+    assert!(beyond.contains("(conversation 1), and more than 14 more queue pairs"), "{beyond}");
     findings.extend(Rule::ALL.iter().map(|rule| finding(*rule, 0x12, 1)));
     for (width, lines) in [(100, 40), (60, 40), (160, 70)] {
         let mut report = report(findings.clone());
