@@ -1,6 +1,8 @@
 //! The command line: low-level records as clap fills them. What they mean together is decided here
 //! for simple commands, in `cmd::perf::plan` for `perf`.
 
+mod audit;
+
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -13,6 +15,8 @@ use crate::cmd::doctor::args::DoctorArgs;
 use crate::cmd::perf::plan::{PerfRecord, Plan};
 use crate::error::{Failure, Result};
 
+pub(crate) use audit::{Amount, AuditArgs, AuditCommand, DecodeArgs, Expect};
+
 /// What is to be done.
 pub(crate) enum Command {
     /// Print this text.
@@ -24,6 +28,7 @@ pub(crate) enum Command {
     Gids(ListArgs),
     Devinfo(DevinfoArgs),
     Stat(StatArgs),
+    Audit(Box<AuditArgs>),
     Doctor(DoctorArgs),
     TcpPeer(IpAddr),
 }
@@ -36,6 +41,7 @@ Examples:
   crocevia perf write-bw --pair                  bandwidth of RDMA WRITE between two processes
   crocevia link                                  what RDMA devices there are
   crocevia stat -w                               what running programs send and receive
+  crocevia audit trace.pcapng                    what is wrong in a captured network, and why
   crocevia doctor                                what is misconfigured on this host
 
 Environment:
@@ -66,6 +72,7 @@ enum CommandRecord {
     Gids(GidsRecord),
     Devinfo(DevinfoArgs),
     Stat(StatArgs),
+    Audit(Box<AuditArgs>),
     Doctor(DoctorArgs),
     #[command(hide = true)]
     TcpPeer(TcpPeerRecord),
@@ -345,6 +352,7 @@ fn plan(record: CommandRecord) -> Result<Command> {
         CommandRecord::Gids(args) => Command::Gids(args.list),
         CommandRecord::Devinfo(args) => Command::Devinfo(args),
         CommandRecord::Stat(args) => Command::Stat(args),
+        CommandRecord::Audit(args) => Command::Audit(args),
         CommandRecord::Doctor(args) => Command::Doctor(args),
         CommandRecord::TcpPeer(TcpPeerRecord { addr, port: _, announce: _ }) => {
             Command::TcpPeer(addr)

@@ -36,6 +36,7 @@ fn dispatch(command: Command) -> Result<()> {
         Command::Gids(args) => cmd::gids::run(&args),
         Command::Devinfo(args) => cmd::devinfo::run(&args),
         Command::Stat(args) => cmd::stat::run(&args),
+        Command::Audit(args) => cmd::audit::run(&args),
         Command::Doctor(args) => cmd::doctor::run(&args),
         Command::TcpPeer(addr) => cmd::demo::tcp_peer(addr),
     }

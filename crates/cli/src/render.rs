@@ -1,5 +1,7 @@
-//! What reaches the terminal: text, JSON, errors; whether there is colour. No command's own shapes.
+//! What reaches the terminal: text, tables, JSON, errors; whether there is colour. No command's own
+//! shapes.
 
+use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
@@ -45,6 +47,34 @@ pub(crate) fn note(message: &str) {
 /// Whether to colour what goes to a terminal (`NO_COLOR`, no-color.org).
 pub(crate) fn colour(is_terminal: bool) -> bool {
     is_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Rows under a head, as wide as they need; all but the first `left` columns to the right.
+pub(crate) fn lay_out(head: &[&str], rows: &[Vec<String>], left: usize) -> String {
+    let width = |i: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(i)).map(|cell| cell.chars().count());
+        cells.chain([head[i].len()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..head.len()).map(width).collect();
+    let mut out = String::new();
+    let mut line = |cells: &mut dyn Iterator<Item = &str>| {
+        let mut text = String::new();
+        for (i, (cell, width)) in cells.zip(&widths).enumerate() {
+            let gap = if i == 0 { "" } else { "  " };
+            let _ = if i < left {
+                write!(text, "{gap}{cell:width$}")
+            } else {
+                write!(text, "{gap}{cell:>width$}")
+            };
+        }
+        out.push_str(text.trim_end());
+        out.push('\n');
+    };
+    line(&mut head.iter().copied());
+    for row in rows {
+        line(&mut row.iter().map(String::as_str));
+    }
+    out
 }
 
 /// A GID as eight groups of four digits, the shape of sysfs and `show_gids`.

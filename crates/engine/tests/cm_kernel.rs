@@ -95,7 +95,8 @@ fn as_the_server(name: &str, port: u16, retries: (u8, u8), tos: u8) {
     let (to, mut ours) = next(&mut cm);
     assert_eq!((to.dgid, to.traffic_class), (gid(1), tos));
     let CmMessage::Rep(mine) = &mut ours.message else { panic!("{ours:?}") };
-    assert_eq!((mine.local_id, mine.psn), (incoming.id.0, plan.rts.attr.sq_psn));
+    assert_eq!((mine.local_id, mine.psn), (incoming.id.0, plan.rtr.attr.rq_psn));
+    assert_eq!(plan.rts.attr.sq_psn, req.psn);
     (mine.local_id, mine.psn) = (rep.local_id, rep.psn);
     assert_eq!(ours.emit(), theirs.emit());
 
@@ -187,6 +188,38 @@ fn this_side_connects_to_a_kernel_server() {
         let (_, dreq) = next(&mut cm);
         let CmMessage::Dreq(dreq) = dreq.message else { panic!("{dreq:?}") };
         assert_eq!((dreq.remote_id, dreq.remote_qpn), (remote_id, response.remote_qpn));
+    }
+}
+
+/// PSN of the first request of a host over the connection of a capture: no management datagram, no
+/// answer.
+fn first_psn(name: &str, host: u8) -> u32 {
+    let path = format!("{}/../wire/tests/captures/{name}.pcap", env!("CARGO_MANIFEST_DIR"));
+    let file = std::fs::read(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+    let mut at = 24;
+    while at < file.len() {
+        let length = u32::from_le_bytes(file[at + 8..at + 12].try_into().unwrap()) as usize;
+        let frame = &file[at + 16..at + 16 + length];
+        at += 16 + length;
+        if frame[29] == host && (frame[42] <= 0x0C || matches!(frame[42], 0x13 | 0x14)) {
+            return u32::from_be_bytes([0, frame[51], frame[52], frame[53]]);
+        }
+    }
+    panic!("host {host} asks for nothing in {name}")
+}
+
+#[test]
+fn each_side_begins_with_the_psn_that_the_other_told() {
+    for name in ["cm-rping", "cm-req-retry"] {
+        let (asked, answered) = (first_psn(name, 1), first_psn(name, 2));
+        // Here as the client: it sends from where the kernel's server says, and says where from.
+        let mut client = cm(0x0077_00ff_fe00_000a);
+        as_the_client(&mut client, name, (7, 7), 0);
+        let Some(CmEvent::Response(response)) = client.poll_event() else { panic!("no response") };
+        assert_eq!(response.plan.rts.attr.sq_psn.get(), asked, "{name}");
+        // Here as the server: it sends from where the kernel's client says.
+        let CmMessage::Req(req) = capture(name)[0].2.message else { panic!("not a request") };
+        assert_eq!(req.psn.get(), answered, "{name}");
     }
 }
 

@@ -245,7 +245,8 @@ impl<'a> LinkPacket<'a> {
         self.covered_len() + VCRC_LEN + self.trailer.len()
     }
 
-    fn covered_len(&self) -> usize {
+    /// Bytes from the LRH through the ICRC, what its length field counts.
+    pub(crate) fn covered_len(&self) -> usize {
         LRH_LEN
             + match &self.body {
                 LinkBody::Transport { grh, content, .. } => {

@@ -6,17 +6,29 @@ use core::fmt::{self, Display, Formatter, Write};
 
 use crate::checksum::Check;
 use crate::content::Content;
+use crate::error::DropReason;
+use crate::ethernet::TYPE_LLDP;
 use crate::frame::{Body, Frame, Network, Roce, parse_frame};
 use crate::infiniband::{self, LinkBody, LinkPacket};
 use crate::ip::Ip;
 use crate::mac_control::MacControl;
+use crate::mad::Mad;
 use crate::packet::{Bth, Extensions, Path};
 use crate::transport::pad_len;
 use crate::vxlan;
 
+mod links;
+mod lldp;
+mod mad;
+mod other;
 mod tree;
 
+pub use lldp::Lldp;
 pub use tree::Tree;
+
+use links::{Depth, Next};
+use other::Other;
+use tree::Behind;
 
 /// What bytes begin with.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -25,45 +37,87 @@ pub enum Start {
     Ethernet,
     /// An InfiniBand local route header.
     Infiniband,
+    /// An IPv4 or IPv6 header.
+    RawIp,
+    /// The Linux cooked header, version 1.
+    Cooked,
+    /// The Linux cooked header, version 2.
+    Cooked2,
+    /// An ERF record header.
+    Erf,
 }
 
 /// How deep a frame in a tunnel in a tunnel is followed.
 const TUNNELS: usize = 4;
 
 /// Describes any bytes with all their fields, or says why a receiver drops them. A frame inside a
-/// VXLAN tunnel follows the frame that carries it.
+/// tunnel (VXLAN, GRE, ERSPAN) follows the frame that carries it.
 pub fn describe(start: Start, bytes: &[u8]) -> String {
     let mut text = String::new();
     // Writing into a String cannot fail.
-    let _ = match start {
-        Start::Ethernet => describe_frame(bytes, &mut text),
-        Start::Infiniband => match infiniband::parse(bytes) {
-            Ok(packet) => write!(text, "{}", Tree(&packet)),
-            Err(reason) => writeln!(text, "Dropped: {reason} ({} bytes)", bytes.len()),
-        },
-    };
+    let _ = described(start, bytes, &mut text);
     text
 }
 
-fn describe_frame(bytes: &[u8], text: &mut String) -> fmt::Result {
-    let mut bytes = bytes;
-    for _ in 0..TUNNELS {
-        match parse_frame(bytes) {
-            Ok(frame) => write!(text, "{}", Tree(&frame))?,
-            Err(reason) => return writeln!(text, "Dropped: {reason} ({} bytes)", bytes.len()),
-        }
-        match vxlan::decapsulate(bytes) {
-            Ok(Some(tunnelled)) => {
-                let (source, destination) = (tunnelled.source, tunnelled.destination);
-                let network = tunnelled.network;
-                writeln!(text, "VXLAN, {source} to {destination}, network {network}, carries:")?;
-                bytes = tunnelled.frame;
-            }
-            Ok(None) => return Ok(()),
-            Err(reason) => return writeln!(text, "Tunnel dropped: {reason}"),
+fn described(start: Start, bytes: &[u8], text: &mut String) -> fmt::Result {
+    let next = match start {
+        Start::Ethernet => Next::Ethernet(bytes),
+        Start::Infiniband => Next::Infiniband(bytes),
+        Start::RawIp => links::raw_ip(bytes),
+        Start::Cooked => links::cooked(bytes, text)?,
+        Start::Cooked2 => links::cooked2(bytes, text)?,
+        Start::Erf => links::erf(bytes, text)?,
+    };
+    follow(next, Depth::new(), text)
+}
+
+/// Describes what comes next, and what that carries.
+fn follow(next: Next<'_>, depth: Depth, text: &mut String) -> fmt::Result {
+    match next {
+        Next::Opaque => Ok(()),
+        Next::Infiniband(bytes) => match infiniband::parse(bytes) {
+            Ok(packet) => write!(text, "{}", Tree(&packet)),
+            Err(reason) => dropped(reason, bytes, text),
+        },
+        Next::Ethernet(bytes) => describe_frame(bytes, true, depth, text),
+        Next::Network(kind, bytes) => {
+            // Without an Ethernet header, as it were behind one.
+            let mut frame = vec![0; 12];
+            frame.extend(kind.to_be_bytes());
+            frame.extend(bytes);
+            describe_frame(&frame, false, depth, text)
         }
     }
-    writeln!(text, "More tunnels are not followed")
+}
+
+fn dropped(reason: DropReason, bytes: &[u8], text: &mut String) -> fmt::Result {
+    writeln!(text, "Dropped: {reason} ({} bytes)", bytes.len())
+}
+
+fn describe_frame(bytes: &[u8], whole: bool, depth: Depth, text: &mut String) -> fmt::Result {
+    match parse_frame(bytes) {
+        Ok(frame) if whole => write!(text, "{}", Tree(&frame))?,
+        Ok(frame) => write!(text, "{}", Behind(&frame))?,
+        Err(reason) => return dropped(reason, bytes, text),
+    }
+    let next = match vxlan::decapsulate(bytes) {
+        Ok(Some(tunnelled)) => {
+            let (source, destination) = (tunnelled.source, tunnelled.destination);
+            writeln!(text, "VXLAN, {source} to {destination}")?;
+            writeln!(text, "    Source port: {}", tunnelled.source_port)?;
+            writeln!(text, "    Network identifier: {}", tunnelled.network)?;
+            Next::Ethernet(tunnelled.frame)
+        }
+        Ok(None) => match links::gre(bytes, text)? {
+            Some(next) => next,
+            None => return Ok(()),
+        },
+        Err(reason) => return writeln!(text, "Tunnel dropped: {reason}"),
+    };
+    match depth.deeper() {
+        Some(depth) => follow(next, depth, text),
+        None => writeln!(text, "More tunnels are not followed"),
+    }
 }
 
 /// One line for a frame or a link's packet.
@@ -79,12 +133,17 @@ impl Display for Line<'_, Frame<'_>> {
         match &frame.body {
             Body::Roce(roce) => roce_line(frame, roce, f),
             Body::MacControl(control) => {
-                write!(f, "{} ", frame.ethernet.source)?;
-                mac_control(control, f)
+                write!(f, "{} {}", frame.ethernet.source, PauseText(control))
+            }
+            Body::Opaque { ether_type: TYPE_LLDP, bytes } => {
+                write!(f, "{} {}", frame.ethernet.source, Lldp(bytes))
             }
             Body::Opaque { ether_type, bytes } => {
                 let (from, to) = (frame.ethernet.source, frame.ethernet.destination);
-                write!(f, "{from} > {to} type {ether_type:#06x} len {}", bytes.len())
+                match Other::parse(*ether_type, bytes) {
+                    Some(other) => other.line(f),
+                    None => write!(f, "{from} > {to} type {ether_type:#06x} len {}", bytes.len()),
+                }
             }
         }
     }
@@ -227,19 +286,35 @@ fn extensions_line(ext: &Extensions, f: &mut Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-fn mac_control(control: &MacControl, f: &mut Formatter<'_>) -> fmt::Result {
-    match control {
-        MacControl::Pause { quanta } => write!(f, "PAUSE {quanta} quanta"),
-        MacControl::Pfc(pfc) => {
-            write!(f, "PFC")?;
-            for priority in 0..8 {
-                match pfc.get(priority) {
-                    Some(0) => write!(f, " prio {priority} resume")?,
-                    Some(quanta) => write!(f, " prio {priority} pause {quanta} quanta")?,
-                    None => {}
+/// A pause in a line: `PFC prio 3 pause 65535 quanta`.
+#[derive(Clone, Copy, Debug)]
+pub struct PauseText<'a>(pub &'a MacControl);
+
+impl Display for PauseText<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            MacControl::Pause { quanta } => write!(f, "PAUSE {quanta} quanta"),
+            MacControl::Pfc(pfc) => {
+                write!(f, "PFC")?;
+                for priority in 0..8 {
+                    match pfc.get(priority) {
+                        Some(0) => write!(f, " prio {priority} resume")?,
+                        Some(quanta) => write!(f, " prio {priority} pause {quanta} quanta")?,
+                        None => {}
+                    }
                 }
+                Ok(())
             }
-            Ok(())
         }
+    }
+}
+
+/// A management datagram in a line: `CM REQ service Tcp:7471 from qp 0x000012 ...`.
+#[derive(Clone, Copy, Debug)]
+pub struct MadText<'a>(pub &'a Mad);
+
+impl Display for MadText<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        mad::line(self.0, f)
     }
 }

@@ -1,5 +1,6 @@
 //! The commands, one file (or folder) each.
 
+pub(crate) mod audit;
 pub(crate) mod demo;
 pub(crate) mod devinfo;
 pub(crate) mod doctor;

@@ -1,5 +1,6 @@
 //! The command as its users meet it: the real binary, its output, exit codes and environment.
 
+mod audit;
 mod demo;
 mod doctor;
 mod help;

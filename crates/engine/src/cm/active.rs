@@ -84,8 +84,8 @@ impl Cm {
             av,
             mtu: request.mtu,
             remote_qpn: Qpn::new(0),
-            rq_psn: Psn::new(0),
-            sq_psn: self.draw_psn(),
+            rq_psn: self.draw_psn(),
+            sq_psn: Psn::new(0),
             ack_timeout: request.ack_timeout & 31,
             retry_count: request.retry_count.min(7),
             rnr_retry: 0,
@@ -117,7 +117,7 @@ impl Cm {
             remote_response_timeout: request.response_timeout,
             service_type,
             flow_control: request.flow_control,
-            psn: terms.sq_psn,
+            psn: terms.rq_psn,
             local_response_timeout: request.response_timeout,
             retry_count: terms.retry_count,
             pkey: PKey::DEFAULT,
@@ -204,7 +204,7 @@ impl Cm {
         let Some(conn) = self.table.get_mut(id) else { return };
         conn.state = ConnState::RepReceived;
         let terms = &mut conn.terms;
-        terms.rq_psn = rep.psn;
+        terms.sq_psn = rep.psn;
         terms.rnr_retry = rep.rnr_retry;
         if terms.qp_type == QpType::Rc {
             terms.initiator_depth = terms.initiator_depth.min(rep.responder_resources);

@@ -40,7 +40,9 @@ pub(super) struct Terms {
     pub(super) av: AddressVector,
     pub(super) mtu: Mtu,
     pub(super) remote_qpn: Qpn,
+    /// Drawn here and told to the peer, who begins to send with it.
     pub(super) rq_psn: Psn,
+    /// As the peer told.
     pub(super) sq_psn: Psn,
     pub(super) ack_timeout: u8,
     pub(super) retry_count: u8,

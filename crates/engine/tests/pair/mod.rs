@@ -11,4 +11,5 @@ pub mod host;
 pub mod inspect;
 pub mod memory;
 pub mod setup;
+pub mod witness;
 pub mod world;

@@ -10,6 +10,7 @@ use super::cable::Flying;
 use super::host::Host;
 use super::inspect;
 use super::memory::TestMemory;
+use super::witness::Witness;
 
 /// Wake-ups without the clock moving before the test calls it a standstill.
 const STANDSTILL: usize = 200_000;
@@ -22,6 +23,8 @@ pub struct World {
     pub hosts: Vec<Host>,
     /// One cable for each ordered pair of hosts.
     cables: Vec<FaultStage<Flying>>,
+    /// The auditor at the port of the first host.
+    pub witness: Option<Witness>,
     /// Packets travel as bytes with an ICRC.
     pub as_bytes: bool,
     /// Print each packet.
@@ -53,6 +56,7 @@ impl World {
             now: Instant::ZERO + Span::from_ms(1000),
             cables: (0..n * n).map(|stream| FaultStage::new(faults, stream)).collect(),
             hosts,
+            witness: None,
             as_bytes: false,
             verbose: false,
             packets: 0,
@@ -109,6 +113,10 @@ impl World {
             (self.now.as_ps(), from, &packet).hash(&mut self.hash);
             if self.verbose || self.keep_recent > 0 {
                 self.tell(from, &packet);
+            }
+            if let Some(witness) = self.witness.as_mut().filter(|_| from == 0) {
+                let payload = packet.payload.len();
+                witness.see(self.now, &packet.path, &packet.bth, &packet.ext, payload);
             }
             let to = packet.path.destination;
             let flying =
@@ -188,7 +196,17 @@ impl World {
 
     fn deliver(&mut self, to: usize, item: &Flying) {
         let (now, host) = (self.now, &mut self.hosts[to]);
-        if item.arrive(|packet| host.device.receive(now, packet)).is_none() {
+        let mut witness = self.witness.as_mut().filter(|_| to == 0);
+        let arrived = item.arrive(|packet| {
+            // What a host sends to itself was seen when it left.
+            let passes = packet.path.source != packet.path.destination;
+            if let Some(witness) = witness.as_mut().filter(|_| passes) {
+                let payload = packet.payload.len() as usize;
+                witness.see(now, &packet.path, &packet.bth, &packet.ext, payload);
+            }
+            host.device.receive(now, packet);
+        });
+        if arrived.is_none() {
             self.bad_icrc += 1;
         }
     }

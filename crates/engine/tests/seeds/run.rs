@@ -11,6 +11,7 @@ use crate::atomics::Words;
 use crate::end::{Area, End, Slot};
 use crate::pair::dice::Dice;
 use crate::pair::memory::TestMemory;
+use crate::pair::witness::{self, Witness};
 use crate::pair::world::World;
 use crate::scenario::Scenario;
 
@@ -140,6 +141,7 @@ pub(crate) fn run(seed: u64, verbose: bool) -> Report {
     }
     let mut run = Run::build(plan, seed, verbose);
     run.work();
+    run.judge();
     run.finish()
 }
 
@@ -161,6 +163,7 @@ impl Run {
         }
         let mut world = World::new(hosts, plan.faults);
         world.as_bytes = plan.as_bytes;
+        world.witness = Some(Witness::default());
         world.verbose = verbose && std::env::var_os("CROCEVIA_PACKETS").is_some();
         let sites = Vec::new();
         let report = Report::default();
@@ -309,6 +312,15 @@ impl Run {
             self.completion(host, cq, &wc);
         }
         taken > 0
+    }
+
+    /// What the auditor says: that packets were lost, and no end broke a rule.
+    fn judge(&mut self) {
+        let Some(witness) = self.world.witness.take() else { return };
+        let report = witness.finish();
+        let blamed = witness::codes(&report);
+        let faulty = |code: &&str| !witness::OF_THE_NETWORK.contains(code);
+        assert!(!blamed.iter().any(|code| faulty(code)), "{}", witness::tell(&report));
     }
 
     fn is_done(&self) -> bool {

@@ -117,7 +117,7 @@ pub struct Req {
     pub service_type: ServiceType,
     /// The sender's adapter gives end-to-end credits.
     pub flow_control: bool,
-    /// First PSN that the sender sends.
+    /// First PSN that the receiver of this message shall send (InfiniBand architecture 12.7.31).
     pub psn: Psn,
     /// How soon the sender answers, 5 bits: 4.096 µs × 2^code.
     pub local_response_timeout: u8,
@@ -217,7 +217,7 @@ pub struct Rep {
     pub qpn: Qpn,
     /// End-to-end context of the sender, 24 bits; 0.
     pub eecn: u32,
-    /// First PSN that the sender sends.
+    /// First PSN that the receiver of this message shall send (InfiniBand architecture 12.7.31).
     pub psn: Psn,
     /// READs and atomics that the sender serves at once.
     pub responder_resources: u8,

@@ -2,14 +2,16 @@
 
 use core::fmt::{self, Arguments, Display, Formatter};
 
-use super::{mac_control, verdict};
+use super::other::Other;
+use super::{Lldp, PauseText, mad, verdict};
 use crate::checksum::Check;
 use crate::content::Content;
-use crate::ethernet::{Ethernet, TYPE_SERVICE_TAG};
+use crate::ethernet::{Ethernet, TYPE_LLDP, TYPE_SERVICE_TAG};
 use crate::frame::{Body, Frame, Network, Roce};
 use crate::ids::Qpn;
-use crate::infiniband::{Grh, LinkBody, LinkPacket, Lrh};
-use crate::ip::{Ip, Ipv4, Ipv6, Udp};
+use crate::infiniband::{GRH_NEXT_HEADER, Grh, LinkBody, LinkPacket, Lrh};
+
+use crate::ip::{IPV4_LEN, Ip, Ipv4, Ipv6, UDP_LEN, Udp};
 use crate::mac_control::MacControl;
 use crate::mad::Mad;
 use crate::packet::{AtomicEth, Bth, Extensions, Reth};
@@ -23,19 +25,19 @@ const SHOWN: usize = 32;
 pub struct Tree<'a, T>(pub &'a T);
 
 /// Writes the lines.
-struct Lines<'f, 'g>(&'f mut Formatter<'g>);
+pub(super) struct Lines<'f, 'g>(pub(super) &'f mut Formatter<'g>);
 
 impl Lines<'_, '_> {
-    fn header(&mut self, text: Arguments<'_>) -> fmt::Result {
+    pub(super) fn header(&mut self, text: Arguments<'_>) -> fmt::Result {
         writeln!(self.0, "{text}")
     }
 
-    fn field(&mut self, name: &str, value: impl Display) -> fmt::Result {
+    pub(super) fn field(&mut self, name: &str, value: impl Display) -> fmt::Result {
         writeln!(self.0, "    {name}: {value}")
     }
 
     /// A field that is shown only where it is not zero.
-    fn odd(&mut self, name: &str, value: u32) -> fmt::Result {
+    pub(super) fn odd(&mut self, name: &str, value: u32) -> fmt::Result {
         if value == 0 { Ok(()) } else { self.field(name, format_args!("{value:#x}")) }
     }
 
@@ -48,7 +50,7 @@ impl Lines<'_, '_> {
         }
     }
 
-    fn bytes(&mut self, name: &str, bytes: &[u8]) -> fmt::Result {
+    pub(super) fn bytes(&mut self, name: &str, bytes: &[u8]) -> fmt::Result {
         if bytes.is_empty() {
             return Ok(());
         }
@@ -60,15 +62,28 @@ impl Lines<'_, '_> {
     }
 }
 
+/// A frame without its Ethernet header.
+pub(super) struct Behind<'a, 'b>(pub(super) &'a Frame<'b>);
+
 impl Display for Tree<'_, Frame<'_>> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        ethernet(&self.0.ethernet, &mut Lines(f))?;
+        write!(f, "{}", Behind(self.0))
+    }
+}
+
+impl Display for Behind<'_, '_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let mut lines = Lines(f);
-        ethernet(&self.0.ethernet, &mut lines)?;
         match &self.0.body {
             Body::Roce(packet) => roce(packet, &mut lines)?,
             Body::MacControl(control) => pause(control, &mut lines)?,
+            Body::Opaque { ether_type: TYPE_LLDP, bytes } => write!(lines.0, "{:#}", Lldp(bytes))?,
             Body::Opaque { ether_type, bytes } => {
                 lines.header(format_args!("Not RoCE, EtherType {ether_type:#06x}"))?;
+                if let Some(other) = Other::parse(*ether_type, bytes) {
+                    return other.tree(&mut lines);
+                }
                 lines.bytes("Content", bytes)?;
             }
         }
@@ -90,50 +105,63 @@ fn ethernet(ethernet: &Ethernet, lines: &mut Lines<'_, '_>) -> fmt::Result {
 
 fn roce(roce: &Roce<'_>, lines: &mut Lines<'_, '_>) -> fmt::Result {
     match &roce.network {
-        Network::Grh(header) => grh(header, lines)?,
+        Network::Grh(header) => grh(header, roce.content.wire_len(), lines)?,
         Network::Udp { ip, udp } => {
+            let len = UDP_LEN + roce.content.wire_len();
             match ip {
-                Ip::V4(ip) => ipv4(ip, lines)?,
-                Ip::V6(ip) => ipv6(ip, lines)?,
+                Ip::V4(ip) => ipv4(ip, len, lines)?,
+                Ip::V6(ip) => ipv6(ip, len, lines)?,
             }
-            datagram(udp, lines)?;
+            datagram(udp, len, lines)?;
         }
     }
     content(&roce.content, roce.icrc, lines)
 }
 
-fn ipv4(ip: &Ipv4<'_>, lines: &mut Lines<'_, '_>) -> fmt::Result {
+fn ipv4(ip: &Ipv4<'_>, len: usize, lines: &mut Lines<'_, '_>) -> fmt::Result {
     lines.header(format_args!("IPv4, {} to {}", ip.source, ip.destination))?;
+    let header_len = IPV4_LEN + ip.options.len();
+    lines.field("Version", 4)?;
+    lines.field("Header length", header_len)?;
     traffic_class("Type of service", ip.tos, lines)?;
+    lines.field("Total length", header_len + len)?;
     lines.field("Identification", format_args!("{:#06x} ({})", ip.ident, ip.ident))?;
     lines.field("Don't fragment", ip.dont_fragment)?;
     lines.odd("Reserved flag", ip.reserved_flag.into())?;
     lines.field("Time to live", ip.ttl)?;
+    lines.field("Protocol", "17 (UDP)")?;
     lines.bytes("Options", ip.options)?;
     lines.check("Header checksum", ip.checksum)
 }
 
-fn ipv6(ip: &Ipv6, lines: &mut Lines<'_, '_>) -> fmt::Result {
+fn ipv6(ip: &Ipv6, len: usize, lines: &mut Lines<'_, '_>) -> fmt::Result {
     lines.header(format_args!("IPv6, {} to {}", ip.source, ip.destination))?;
+    lines.field("Version", 6)?;
     traffic_class("Traffic class", ip.traffic_class, lines)?;
     lines.field("Flow label", format_args!("{:#07x}", ip.flow_label))?;
+    lines.field("Payload length", len)?;
+    lines.field("Next header", "17 (UDP)")?;
     lines.field("Hop limit", ip.hop_limit)
 }
 
-fn grh(grh: &Grh, lines: &mut Lines<'_, '_>) -> fmt::Result {
+fn grh(grh: &Grh, len: usize, lines: &mut Lines<'_, '_>) -> fmt::Result {
     lines.header(format_args!("Global route header, {} to {}", grh.source, grh.destination))?;
+    lines.field("Version", 6)?;
     traffic_class("Traffic class", grh.traffic_class, lines)?;
     lines.field("Flow label", format_args!("{:#07x}", grh.flow_label))?;
+    lines.field("Payload length", len)?;
+    lines.field("Next header", format_args!("{GRH_NEXT_HEADER:#04x} (BTH)"))?;
     lines.field("Hop limit", grh.hop_limit)
 }
 
-fn traffic_class(name: &str, byte: u8, lines: &mut Lines<'_, '_>) -> fmt::Result {
+pub(super) fn traffic_class(name: &str, byte: u8, lines: &mut Lines<'_, '_>) -> fmt::Result {
     let ecn = ["not ECT", "ECT(1)", "ECT(0)", "CE"][usize::from(byte & 3)];
     lines.field(name, format_args!("{byte:#04x} (DSCP {}, {ecn})", byte >> 2))
 }
 
-fn datagram(udp: &Udp, lines: &mut Lines<'_, '_>) -> fmt::Result {
+fn datagram(udp: &Udp, len: usize, lines: &mut Lines<'_, '_>) -> fmt::Result {
     lines.header(format_args!("UDP, port {} to {ROCE_PORT}", udp.source_port))?;
+    lines.field("Length", len)?;
     match udp.checksum {
         None => lines.field("Checksum", "none"),
         Some(check) => lines.check("Checksum", check),
@@ -166,6 +194,7 @@ fn base(bth: &Bth, reserved: &Reserved, lines: &mut Lines<'_, '_>) -> fmt::Resul
     lines.field("Opcode", format_args!("{} ({:#04x})", bth.opcode, bth.opcode.0))?;
     lines.field("Solicited event", bth.solicited)?;
     lines.field("Migration request", bth.migration)?;
+    lines.field("Transport version", 0)?;
     lines.field("Partition key", bth.pkey)?;
     lines.field("FECN", bth.fecn)?;
     lines.field("BECN", bth.becn)?;
@@ -235,12 +264,7 @@ fn answers(ext: &Extensions, lines: &mut Lines<'_, '_>) -> fmt::Result {
 fn payload_lines(bth: &Bth, payload: &[u8], lines: &mut Lines<'_, '_>) -> fmt::Result {
     let to_management = bth.dest_qp == Qpn::GSI && bth.opcode.0 == 0x64;
     match Mad::parse(payload) {
-        Ok(mad) if to_management => {
-            lines.header(format_args!("Management datagram, {}", mad.message.name()))?;
-            lines.field("Transaction", format_args!("{:#018x}", mad.header.transaction))?;
-            lines.field("Status", mad.header.status)?;
-            lines.field("Message", format_args!("{:?}", mad.message))
-        }
+        Ok(mad) if to_management => mad::tree(&mad, lines),
         _ if payload.is_empty() => Ok(()),
         _ => {
             lines.header(format_args!("Payload"))?;
@@ -250,12 +274,14 @@ fn payload_lines(bth: &Bth, payload: &[u8], lines: &mut Lines<'_, '_>) -> fmt::R
 }
 
 fn pause(control: &MacControl, lines: &mut Lines<'_, '_>) -> fmt::Result {
-    lines.0.write_str("MAC control, ")?;
-    mac_control(control, lines.0)?;
-    lines.header(format_args!(""))?;
+    lines.header(format_args!("MAC control, {}", PauseText(control)))?;
     match control {
-        MacControl::Pause { quanta } => lines.field("Quanta", quanta),
+        MacControl::Pause { quanta } => {
+            lines.field("Opcode", "0x0001 (pause)")?;
+            lines.field("Quanta", quanta)
+        }
         MacControl::Pfc(pfc) => {
+            lines.field("Opcode", "0x0101 (priority-based flow control)")?;
             lines.field("Classes", format_args!("{:#06x}", pfc.classes))?;
             lines.field("Quanta", format_args!("{:?}", pfc.quanta))
         }
@@ -268,9 +294,18 @@ impl Display for Tree<'_, LinkPacket<'_>> {
         let Lrh { virtual_lane, service_level, destination, source, reserved } = self.0.lrh;
         lines.header(format_args!("Local route header, LID {source} to {destination}"))?;
         lines.field("Virtual lane", virtual_lane)?;
+        lines.field("Version", 0)?;
         lines.field("Service level", service_level)?;
         lines.odd("Reserved bits before the next header", reserved.0.into())?;
         lines.odd("Reserved bits before the length", reserved.1.into())?;
+        let next = match &self.0.body {
+            LinkBody::Raw { next: 0, .. } => "0 (raw)",
+            LinkBody::Raw { .. } => "1 (IPv6)",
+            LinkBody::Transport { grh: None, .. } => "2 (BTH)",
+            LinkBody::Transport { grh: Some(_), .. } => "3 (GRH)",
+        };
+        lines.field("Next header", next)?;
+        lines.field("Length", format_args!("{} words", self.0.covered_len() / 4))?;
         match &self.0.body {
             LinkBody::Raw { next, bytes } => {
                 lines.header(format_args!("Raw packet, next header {next}"))?;
@@ -278,7 +313,7 @@ impl Display for Tree<'_, LinkPacket<'_>> {
             }
             LinkBody::Transport { grh: header, content: inside, icrc } => {
                 if let Some(header) = header {
-                    grh(header, &mut lines)?;
+                    grh(header, inside.wire_len(), &mut lines)?;
                 }
                 content(inside, *icrc, &mut lines)?;
             }

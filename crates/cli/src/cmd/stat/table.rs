@@ -4,33 +4,7 @@ use std::fmt::Write;
 
 use live::{DeviceStat, QpStat};
 
-/// Rows under a head, as wide as they need; all but the first `left` columns to the right.
-pub(super) fn lay_out(head: &[&str], rows: &[Vec<String>], left: usize) -> String {
-    let width = |i: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(i)).map(|cell| cell.chars().count());
-        cells.chain([head[i].len()]).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..head.len()).map(width).collect();
-    let mut out = String::new();
-    let mut line = |cells: &mut dyn Iterator<Item = &str>| {
-        let mut text = String::new();
-        for (i, (cell, width)) in cells.zip(&widths).enumerate() {
-            let gap = if i == 0 { "" } else { "  " };
-            let _ = if i < left {
-                write!(text, "{gap}{cell:width$}")
-            } else {
-                write!(text, "{gap}{cell:>width$}")
-            };
-        }
-        out.push_str(text.trim_end());
-        out.push('\n');
-    };
-    line(&mut head.iter().copied());
-    for row in rows {
-        line(&mut row.iter().map(String::as_str));
-    }
-    out
-}
+use crate::render::lay_out;
 
 /// What names a device: process, program, device, address.
 pub(super) const WHO: [&str; 4] = ["PID", "COMMAND", "DEVICE", "ADDRESS"];

@@ -11,7 +11,7 @@ use super::table::{self, WHICH, WHO};
 use super::{ask, document};
 use crate::args::{StatArgs, StatForm};
 use crate::error::{Failure, Result};
-use crate::render;
+use crate::render::{self, lay_out};
 
 /// Goes to the upper left corner of the terminal and clears what is below.
 const HOME: &str = "\u{1b}[H\u{1b}[J";
@@ -162,14 +162,14 @@ impl View {
             out.push_str("no crocevia device is open\n");
         }
         if !devices.is_empty() {
-            out.push_str(&table::lay_out(&head, &devices, WHO.len()));
+            out.push_str(&lay_out(&head, &devices, WHO.len()));
         }
         if self.terminal {
             out.push_str(&table::drops(&stats.devices));
         }
         if args.qp && !pairs.is_empty() {
             let head = [&WHICH[..], &HEAD[..]].concat();
-            out.push_str(&table::lay_out(&head, &pairs, WHICH.len()));
+            out.push_str(&lay_out(&head, &pairs, WHICH.len()));
         }
         for silent in &stats.silent {
             out.push_str(&format!("{silent}\n"));

@@ -1,0 +1,102 @@
+//! What can only be told once a direction's last packet was seen.
+
+use super::case::{Case, low, us};
+use super::lane::Lane;
+use super::op::Kind;
+use crate::finding::{Findings, Flow, Number, Side};
+use crate::record::At;
+use crate::rule::Rule;
+
+impl Lane {
+    /// The end: of the capture, of the connection, or of what is remembered. `end` is its place.
+    pub(super) fn finish(&mut self, flow: Flow, end: At, findings: &mut Findings) {
+        if let Some(ghost) = self.ghost.take() {
+            Self::tell_ghost(flow, ghost, findings);
+        }
+        self.settle(flow, findings);
+        self.gave_up(flow, findings);
+        self.rnr_exceeded(flow, findings);
+        self.unanswered(flow, end, findings);
+        self.outliers(flow, findings);
+    }
+
+    /// Operations that take far longer than the others of their kind.
+    fn outliers(&self, flow: Flow, findings: &mut Findings) {
+        const MANY: u64 = 1000;
+        const LONG: u64 = 10_000_000;
+        const TIMES: u64 = 100;
+        for (kind, done) in Kind::ALL.iter().zip(&self.done) {
+            let Some(latency) = done.latency.as_ref().filter(|l| l.count() >= MANY) else {
+                continue;
+            };
+            let (usual, high) = (latency.quantile(0.5), latency.quantile(0.99));
+            if high < LONG || high / TIMES < usual {
+                continue;
+            }
+            let numbers = [Number::max("p50_us", us(usual)), Number::max("p99_us", us(high))];
+            let side = Side::Unknown;
+            Case::tell(findings, Rule::Outliers, flow, side, &[], &numbers, || {
+                let (usual, high) = (us(usual), us(high));
+                format!("{}: median {usual:.1} us, 99th percentile {high:.0} us", kind.name())
+            });
+        }
+    }
+
+    /// Sent again and again, and nobody answered.
+    fn gave_up(&self, flow: Flow, findings: &mut Findings) {
+        const TRIES: u32 = 2;
+        if self.fruitless < TRIES {
+            return;
+        }
+        let Some(from) = self.fruitless_from else { return };
+        let oldest = self.sent.front().copied();
+        let first = oldest.map_or(from, |sent| sent.at);
+        let numbers = [Number::max("transmissions", f64::from(self.fruitless + 1))];
+        let side = Side::Responder(flow.destination);
+        Case::tell(findings, Rule::RetryExceeded, flow, side, &[first, from], &numbers, || {
+            let psn = oldest.map_or(0, |sent| low(sent.psn));
+            format!("PSN {psn} was sent {} times without an answer", self.fruitless + 1)
+        });
+    }
+
+    /// The last answer is an RNR NAK, after several tries.
+    fn rnr_exceeded(&self, flow: Flow, findings: &mut Findings) {
+        let Some(rnr) = self.rnr.filter(|rnr| rnr.times >= 2) else { return };
+        let numbers = [Number::max("rnr_naks", f64::from(rnr.times))];
+        let side = Side::Responder(flow.destination);
+        Case::tell(findings, Rule::RnrExceeded, flow, side, &[rnr.at], &numbers, || {
+            format!("PSN {} got {} RNR NAKs and is not tried again", low(rnr.psn), rnr.times)
+        });
+    }
+
+    /// Asked for an acknowledgement, and neither got one nor asked again.
+    fn unanswered(&self, flow: Flow, end: At, findings: &mut Findings) {
+        /// An answer later than this, or than so many times the usual, is missing. Nanoseconds.
+        const PATIENCE: u64 = 500_000_000;
+        const TIMES: u64 = 20;
+        let refused = self.nak.is_some() || self.rnr.is_some() || self.fatal.is_some();
+        if self.fruitless > 0 || refused || self.counts.acks == 0 {
+            return;
+        }
+        let usual = self.done.iter().filter_map(|done| done.latency.as_ref());
+        let usual = usual.map(|latency| latency.quantile(0.99)).max().unwrap_or_default();
+        let patience = PATIENCE.max(usual.saturating_mul(TIMES));
+        let waiting = |at: At| end.time.since(at.time) > patience;
+        let mut missing = self.sent.iter().filter(|sent| sent.asks && waiting(sent.at));
+        let Some(first) = missing.next() else { return };
+        let last = missing.next_back().unwrap_or(first);
+        let numbers = [
+            Number::max(
+                "requests",
+                self.sent.iter().filter(|s| s.asks && waiting(s.at)).count() as f64,
+            ),
+            Number::max("longest_us", us(end.time.since(first.at.time))),
+        ];
+        let side = Side::Responder(flow.destination);
+        let frames = [first.at, last.at];
+        Case::tell(findings, Rule::MissingAck, flow, side, &frames, &numbers, || {
+            let waited = end.time.since(first.at.time) as f64 / 1e6;
+            format!("PSN {} had no answer for {waited:.0} ms until the end", low(first.psn))
+        });
+    }
+}
