@@ -542,7 +542,7 @@ impl Lane {
 fn is_part(case: &Case<'_>, read: &Target, psn: u64) -> bool {
     case.packet.ext.reth.is_some_and(|reth| {
         let ahead = reth.va.wrapping_sub(read.va);
-        let within = ahead + u64::from(reth.length) <= u64::from(read.length);
+        let within = ahead.saturating_add(u64::from(reth.length)) <= u64::from(read.length);
         reth.rkey.get() == read.rkey
             && ahead <= u64::from(read.length)
             && within
