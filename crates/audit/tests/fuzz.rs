@@ -269,7 +269,7 @@ fn change_transport(chance: &mut Chance, frame: &mut Vec<u8>) {
         5 => {
             let mut payload = frame.split_off((bth + 12).min(end - 4));
             mutate::bytes(chance, &mut payload, &frame[bth..]);
-            payload.resize(payload.len().max(4).min(9000).next_multiple_of(4), 0);
+            payload.resize(payload.len().clamp(4, 9000).next_multiple_of(4), 0);
             frame.extend(payload);
         }
         6 => frame[15] = chance.next() as u8,
@@ -291,6 +291,7 @@ impl Target {
         env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
     }
 
+    #[allow(clippy::print_stdout, reason = "what was tried is part of a test's output")]
     fn fuzz(mut self) {
         let kept = tests().join("corpus").join(self.name);
         self.corpus.extend(folder(&kept));
