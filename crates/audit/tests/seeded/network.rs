@@ -218,8 +218,7 @@ fn unfounded(t: &mut Traffic) {
 
 /// Both ends send, one pauses, and what it sends is lost.
 fn one_way(t: &mut Traffic) {
-    let mut psn = 2000;
-    for n in 0..200 {
+    for (n, psn) in (0..200).zip(2000..) {
         t.sends(1);
         t.send("back", &packet(2, op::SEND_ONLY, QP_1, psn, 64));
         t.send("back-ack", &{
@@ -227,7 +226,6 @@ fn one_way(t: &mut Traffic) {
             ack.ext.aeth = ack.ext.aeth.map(|a| wire::Aeth { msn: wire::Msn::new(n + 1), ..a });
             ack
         });
-        psn += 1;
         if n % 10 == 0 {
             let now = t.now;
             add(t, now + US, 0, pfc(mac(1), 3, 0xFF));

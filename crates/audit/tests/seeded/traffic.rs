@@ -90,12 +90,14 @@ pub(crate) fn packet(from: u8, opcode: u8, qp: u32, psn: u32, len: usize) -> wir
     let aeth = Aeth { syndrome: Syndrome::Ack(31), msn: Msn::new(1) };
     let reth = Reth { va: 0x1000, rkey: RKey::new(0x1234), length: len as u32 };
     let atomic = AtomicEth { va: 0x1000, rkey: RKey::new(0x1234), swap_add: 1, compare: 0 };
-    let mut ext = Extensions::default();
-    ext.aeth = has(HeaderSet::AETH).then_some(aeth);
-    ext.reth = has(HeaderSet::RETH).then_some(reth);
-    ext.deth = has(HeaderSet::DETH).then_some(Deth { qkey: QKey::GSI, source_qp: Qpn::GSI });
-    ext.atomic = (opcode == op::FETCH_ADD).then_some(atomic);
-    ext.atomic_ack = (opcode == op::ATOMIC_ACK).then_some(7);
+    let ext = Extensions {
+        aeth: has(HeaderSet::AETH).then_some(aeth),
+        reth: has(HeaderSet::RETH).then_some(reth),
+        deth: has(HeaderSet::DETH).then_some(Deth { qkey: QKey::GSI, source_qp: Qpn::GSI }),
+        atomic: (opcode == op::FETCH_ADD).then_some(atomic),
+        atomic_ack: (opcode == op::ATOMIC_ACK).then_some(7),
+        ..Extensions::default()
+    };
     let answers = (0x0D..=0x12).contains(&opcode);
     let length = if matches!(opcode, op::READ | op::ACK | op::ATOMIC_ACK) { 0 } else { len };
     wire::Packet {
