@@ -1,5 +1,5 @@
-//! Fuzzing in the tree, on stable Rust: kept inputs and what chance makes of them go through reader,
-//! peeler, auditor, series and report. Nothing may panic, take long, or take much memory.
+//! Fuzzing in the tree, on stable Rust: kept inputs and what chance makes of them go through
+//! reader, peeler, auditor, series and report. Nothing may panic, take long, or much memory.
 //!
 //! Plain `cargo test` gives each target two seconds; `CROCEVIA_FUZZ_SECONDS` gives another time,
 //! `CROCEVIA_FUZZ_SEED` another seed. What fails is written to a file whose name is told, and found

@@ -1,6 +1,6 @@
 //! One fault for each rule, seeded into a copy of traffic that has none: the bytes of frames are
-//! dropped, copied, changed or added, written as a capture, read and judged. Each must be found, and
-//! nothing else but what belongs to it.
+//! dropped, copied, changed or added, written as a capture, read and judged. Each must be found,
+//! and nothing else but what belongs to it.
 
 #[path = "seeded/network.rs"]
 mod network;
