@@ -207,9 +207,9 @@ def whole_packets(suite, wanted, *commands):
 class Dump:
     """A tcpdump of the RoCE port at one end of a veth, which runs within `with`."""
 
-    def __init__(self, end, side, file):
+    def __init__(self, end, side, file, snap=9216):
         self.file = file
-        self.proc = Proc([*end.enter, "tcpdump", "-q", "-U", "--immediate-mode", "-Z", "root", "-B", "65536", "-s", "9216",
+        self.proc = Proc([*end.enter, "tcpdump", "-q", "-U", "--immediate-mode", "-Z", "root", "-B", "65536", "-s", str(snap),
                           "-i", DEVICE[side], "-w", file, "udp", "port", "4791"])
 
     def __enter__(self):

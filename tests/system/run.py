@@ -15,6 +15,8 @@ import traceback
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
+import audit  # noqa: E402
+import audit_live  # noqa: E402
 import capture  # noqa: E402
 import check  # noqa: E402
 import counters  # noqa: E402
@@ -31,7 +33,8 @@ import rxe  # noqa: E402
 import sharing  # noqa: E402
 
 SUITES = {"pingpong": pingpong, "perftest": perftest, "faults": faults, "sharing": sharing, "kill": kill, "idle": idle, "stat": counters,
-          "capture": capture, "pcap": pcap, "check": check, "flood": flood, "rxe": rxe, "demo": demo}
+          "capture": capture, "pcap": pcap, "check": check, "audit": audit, "audit_live": audit_live, "flood": flood, "rxe": rxe,
+          "demo": demo}
 
 
 class Tally:

@@ -77,7 +77,7 @@ impl Auditor {
             What::Lldp(bytes) => {
                 self.totals.lldp += 1;
                 if let Some(speaker) = self.dcbx.lldp(event, bytes, &mut self.findings) {
-                    self.pauses.neighbour(event, &speaker.chassis, &speaker.name);
+                    self.pauses.neighbour(event, &speaker);
                 }
             }
             What::Other => self.totals.other += 1,

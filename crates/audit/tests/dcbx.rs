@@ -388,3 +388,28 @@ fn a_ring_of_pauses_is_known_by_the_chassis() {
     assert!(of(&report, Rule::PauseCycle)[0].detail.contains("(s2 eth1) on link 1"));
     assert_eq!(found(&ring(&[("s1", "s2"), ("s2", "s3"), ("s3", "s4")]), "R08"), none());
 }
+
+#[test]
+fn the_announced_map_tells_the_class_of_a_packet() {
+    // DSCP 40 would be priority 5; the switch says that it is 3.
+    let run = |tlvs: &[Vec<u8>]| {
+        let mut stage = Stage::new();
+        stage.show(S, 0, &lldp(SWITCH, tlvs));
+        for n in 0..200 {
+            let mut packet = packet(1, 2, 0x2A, 0x11, n, 64);
+            packet.path.traffic_class = 40 << 2;
+            stage.show(2 * S + u64::from(n) * US, 0, &frame(1, 2, &packet));
+        }
+        for n in 0..20 {
+            let pfc = wire::mac_control::Pfc::one(3, 0x10).expect("a priority");
+            let control = wire::mac_control::MacControl::Pfc(pfc);
+            let pause = wire::frame::Frame::mac_control(SWITCH, control);
+            let mut bytes = vec![0; pause.wire_len()];
+            wire::frame::emit_frame(&pause, &mut bytes).expect("it is well formed");
+            stage.show(3 * S + n * S / 100, 0, &bytes);
+        }
+        found(&stage.finish(), "R08")
+    };
+    assert_eq!(run(&[apps(&[(3, 5, 40)])]), none());
+    assert_eq!(run(&[apps(&[(3, 5, 26)])]), ["R083 x1"]);
+}

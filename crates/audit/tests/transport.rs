@@ -184,8 +184,20 @@ fn r031_psn_after_read() {
     let mut near = x.clone();
     x.read(6, 4096).request(op::SEND_ONLY, 7, 100);
     expect(&x, &["R031"]);
-    near.read(6, 4096).request(op::SEND_ONLY, 10, 100);
+    near.read(6, 2000).response(op::RESPONSE_FIRST, 6, 1024).response(op::RESPONSE_LAST, 7, 976);
+    let mut late = near.clone();
+    near.request(op::SEND_ONLY, 8, 100);
     expect(&near, &[]);
+    // Its responses are there already; asked for again, it is no other request.
+    let mut again = late.clone();
+    late.request(op::SEND_ONLY, 7, 100);
+    expect(&late, &["R031"]);
+    again.wait(67_000).with_reth(op::READ, 7, 976, 0x1000 + 1024);
+    expect(&again, &["R022", "R025"]);
+    let mut open = started();
+    open.request(op::SEND_FIRST, 4, 1024).request(op::SEND_LAST, 5, 1).ack(5, 5);
+    open.read(6, 4096).request(op::SEND_ONLY, 10, 100);
+    expect(&open, &[]);
 }
 
 #[test]

@@ -20,6 +20,8 @@ mod mmsg;
 mod netdev;
 mod nic;
 mod options;
+#[allow(unsafe_code)] // System calls.
+mod packet;
 #[allow(unsafe_code)] // Values that live as long as the process.
 mod process;
 #[allow(unsafe_code)] // System calls.
@@ -43,5 +45,6 @@ pub use mem::{ProcessMemory, Region, SignalKind, sigaction, signal, signals_chan
 pub use netdev::{NetDev, netdevs};
 pub use nic::{EventSink, Nic, flush_all, leave_now};
 pub use options::Options;
+pub use packet::{Frame, FrameLink, PacketError, PacketSocket};
 pub use stat::{DeviceStat, QpStat, Query, Silence, Silent, Stats, query};
 pub use sys::threads_are_starting;

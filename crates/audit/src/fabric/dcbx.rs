@@ -11,7 +11,7 @@ use crate::limits;
 use crate::record::{At, Point, Time};
 use crate::rule::Rule;
 
-use super::lldp::{self, Lldp};
+use super::lldp::{self, Lldp, Selector};
 
 /// Nanoseconds in which an end takes over what it has heard and says so.
 const REACTION: u64 = 1_000_000_000;
@@ -61,6 +61,8 @@ pub struct Speaker {
     pub chassis: Vec<u8>,
     /// System, port and management address in words.
     pub name: String,
+    /// Which priority it gives to a DSCP: pairs of them.
+    pub dscp: Vec<(u8, u8)>,
 }
 
 impl Judge {
@@ -76,7 +78,12 @@ impl Judge {
             malformed(event.point, event.at, &said, fault, findings);
         }
         let (mac, _) = event.macs?;
-        let speaker = Speaker { chassis: said.chassis.clone(), name: said.name() };
+        let apps = said.ieee.iter().flat_map(|tables| tables.apps.iter().flatten());
+        let dscp = apps
+            .filter(|app| app.selector == Selector::Dscp && app.protocol < 64)
+            .map(|app| (app.protocol as u8, app.priority))
+            .collect();
+        let speaker = Speaker { chassis: said.chassis.clone(), name: said.name(), dscp };
         let at = usize::from(event.point.0);
         if at >= limits::LINKS {
             return Some(speaker);

@@ -11,6 +11,7 @@ use wire::Opcode;
 use wire::mac_control::MacControl;
 
 use crate::event::{Event, Packet};
+use crate::fabric::dcbx::Speaker;
 use crate::finding::Findings;
 use crate::limits;
 use crate::record::{Point, Time};
@@ -33,12 +34,6 @@ pub struct Judge {
     /// Bits per second, where told.
     given: Option<u64>,
     last: Time,
-}
-
-/// The priorities that a packet may have: by its DSCP, and by its tag.
-fn priorities(event: &Event, packet: &Packet) -> (usize, Option<usize>) {
-    let tag = event.tag.map(|(priority, _)| usize::from(priority & 7));
-    (usize::from(packet.path.traffic_class >> 5), tag)
 }
 
 impl Judge {
@@ -98,14 +93,16 @@ impl Judge {
     }
 
     /// An LLDP frame: its sender is an end of the link.
-    pub fn neighbour(&mut self, event: &Event, chassis: &[u8], name: &str) {
+    pub fn neighbour(&mut self, event: &Event, speaker: &Speaker) {
         let Some((mac, _)) = event.macs else { return };
-        let Some(end) = self.link(event.point).and_then(|link| link.end(mac)) else { return };
-        if end.chassis.as_deref() != Some(chassis) {
-            end.chassis = Some(chassis.into());
+        let Some(link) = self.link(event.point) else { return };
+        link.maps(&speaker.dscp);
+        let Some(end) = link.end(mac) else { return };
+        if end.chassis.as_deref() != Some(&speaker.chassis) {
+            end.chassis = Some(speaker.chassis.as_slice().into());
         }
-        if end.name.as_deref() != Some(name) {
-            end.name = Some(name.to_owned());
+        if end.name.as_ref() != Some(&speaker.name) {
+            end.name = Some(speaker.name.clone());
         }
     }
 
@@ -115,7 +112,8 @@ impl Judge {
         let given = self.given;
         let Some(link) = self.link(event.point) else { return };
         link.count(event, packet);
-        let (dscp, tag) = priorities(event, packet);
+        let dscp = link.priority(packet.path.traffic_class >> 2);
+        let tag = event.tag.map(|(priority, _)| usize::from(priority & 7));
         let is_data = packet.payload_len > 0
             && packet.bth.opcode != Opcode::CNP
             && packet.bth.dest_qp.get() > 1;

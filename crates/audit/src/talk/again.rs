@@ -216,15 +216,18 @@ impl Lane {
     /// unless it asks for the READ again.
     fn inside_read(&mut self, case: &Case<'_>, request: Request, findings: &mut Findings) -> bool {
         let next = self.next;
-        let Some(read) = self.target(request.psn).filter(|target| target.kind == Kind::Read) else {
-            return false;
-        };
-        let part = request.kind == Kind::Read && is_part(case, read, request.psn);
-        if part || request.psn == read.psn || next != Some(read.end()) {
+        let served = self.served.clone().filter(|served| served.covers(request.psn));
+        let Some(read) = self.target(request.psn).cloned().or(served) else { return false };
+        let part = request.kind == Kind::Read && is_part(case, &read, request.psn);
+        if read.kind != Kind::Read || part || request.psn == read.psn || next != Some(read.end()) {
             return false;
         }
         let (span, asked, at, first) = (read.span, read.length, read.at, read.psn);
-        read.span = (request.psn - read.psn) as u32;
+        if let Some(known) = self.target(request.psn) {
+            known.span = (request.psn - first) as u32;
+        }
+        self.acked = self.acked.min(request.psn);
+        self.served = None;
         let numbers = [Number::last("psns_needed", f64::from(span))];
         let side = Side::Requester(case.flow.source);
         let frames = [case.at, at];
@@ -542,7 +545,7 @@ impl Lane {
 fn is_part(case: &Case<'_>, read: &Target, psn: u64) -> bool {
     case.packet.ext.reth.is_some_and(|reth| {
         let ahead = reth.va.wrapping_sub(read.va);
-        let within = ahead + u64::from(reth.length) <= u64::from(read.length);
+        let within = ahead.saturating_add(u64::from(reth.length)) <= u64::from(read.length);
         reth.rkey.get() == read.rkey
             && ahead <= u64::from(read.length)
             && within

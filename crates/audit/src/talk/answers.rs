@@ -178,7 +178,7 @@ impl Lane {
         }
         let keep = self.blocked.unwrap_or(until);
         while self.targets.front().is_some_and(|target| target.end() <= keep) {
-            self.targets.pop_front();
+            self.served = self.targets.pop_front().filter(|target| target.span > 1);
         }
         self.holes.retain(|hole| hole.from >= until || hole.to > until);
         if self.sent.is_empty() && self.sent.capacity() > 1024 {

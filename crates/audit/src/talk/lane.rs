@@ -239,6 +239,8 @@ pub(super) struct Lane {
     pub midstream: bool,
     pub sent: VecDeque<Sent>,
     pub targets: VecDeque<Target>,
+    /// The newest READ that was served, if it had several responses.
+    pub served: Option<Target>,
     pub holes: Vec<Hole>,
     pub message: Message,
     /// Bytes of the longest SEND that was acknowledged.

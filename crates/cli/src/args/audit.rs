@@ -2,6 +2,7 @@
 //! `cmd::audit`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
@@ -16,6 +17,7 @@ Examples:
   crocevia audit trace.pcap --filter 'host 10.0.0.1 and time 1.5..2.5'
   crocevia audit trace.pcap --ladder 3        conversation 3 as a sequence diagram
   crocevia audit trace.pcap --html report.html
+  crocevia audit --live eth0 --for 60         what happens on an interface now; needs CAP_NET_RAW
   crocevia audit decode trace.pcap --tree     every field of every header
 
 Filters: host ADDR, src ADDR, dst ADDR, qp N, conversation N, time FROM..TO, frame FROM..TO, joined
@@ -33,6 +35,7 @@ Exit status: 0 nothing is wrong; 1 findings; 2 a capture cannot be read, or wron
 #[command(after_help = EXAMPLES)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(override_usage = "crocevia audit [OPTIONS] <FILE>...\n       \
+                            crocevia audit [OPTIONS] --live <IFACE>\n       \
                             crocevia audit --explain <RULE>\n       \
                             crocevia audit decode [OPTIONS] <FILE>...")]
 pub(crate) struct AuditArgs {
@@ -41,8 +44,22 @@ pub(crate) struct AuditArgs {
 
     /// Captures; - is standard input. Those of several links are judged together, in the order of
     /// their times
-    #[arg(value_name = "FILE", required_unless_present_any = ["explain", "rules"])]
+    #[arg(value_name = "FILE", required_unless_present_any = ["explain", "rules", "live"])]
     pub(crate) files: Vec<PathBuf>,
+
+    /// Listen to interfaces instead of reading captures: eth0, or several with commas. Needs
+    /// CAP_NET_RAW
+    #[arg(long, value_name = "IFACE", value_delimiter = ',')]
+    #[arg(conflicts_with_all = ["files", "ladder"])]
+    pub(crate) live: Vec<String>,
+
+    /// With --live: end after so many seconds
+    #[arg(long = "for", value_name = "SECONDS", requires = "live", value_parser = super::seconds)]
+    pub(crate) duration: Option<Duration>,
+
+    /// With --live: also listen to what is for other stations, as on a mirror port
+    #[arg(long, requires = "live")]
+    pub(crate) promiscuous: bool,
 
     /// Judge and show only what fits: host 10.0.0.1 and qp 0x11 and time 1.5..2; see below
     #[arg(long, value_name = "EXPR")]
@@ -97,11 +114,11 @@ pub(crate) struct AuditArgs {
     pub(crate) html: Option<PathBuf>,
 
     /// Print what a rule means, what shows it and what to do: R021, its word, or all
-    #[arg(long, value_name = "RULE", conflicts_with = "files")]
+    #[arg(long, value_name = "RULE", conflicts_with_all = ["files", "live"])]
     pub(crate) explain: Option<String>,
 
     /// List the rules
-    #[arg(long, conflicts_with_all = ["files", "explain"])]
+    #[arg(long, conflicts_with_all = ["files", "explain", "live"])]
     pub(crate) rules: bool,
 }
 

@@ -1,5 +1,6 @@
 //! `crocevia audit`: captures judged, and what is said of them: on a screen, as JSON, as frames, as
-//! a sequence diagram, as a page. The judging is the `audit` crate's, the reading `pipeline`'s.
+//! a sequence diagram, as a page. The judging is the `audit` crate's, the reading `pipeline`'s and
+//! `live`'s.
 
 mod decode;
 mod document;
@@ -9,6 +10,7 @@ mod findings;
 mod frames;
 mod html;
 mod ladder;
+mod live;
 mod pipeline;
 mod progress;
 mod screen;
@@ -54,6 +56,7 @@ pub(crate) fn run(args: &AuditArgs) -> Result<()> {
             html::write(file, &report, &mut plotted)?;
             report
         }
+        None if !args.live.is_empty() => live::watched(args, filter.clone())?,
         None => judge(args, &mut watch::Plain { filter: filter.clone() })?,
     };
     if args.json {
@@ -86,5 +89,9 @@ fn read(args: &AuditArgs, watch: &mut impl Watch) -> Result<Report> {
         link_gbps: args.link_speed,
         ..Options::default()
     };
-    pipeline::run(&args.files, options, watch)
+    if args.live.is_empty() {
+        pipeline::run(&args.files, options, watch)
+    } else {
+        live::run(args, options, watch)
+    }
 }

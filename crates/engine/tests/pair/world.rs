@@ -201,7 +201,7 @@ impl World {
             // What a host sends to itself was seen when it left.
             let passes = packet.path.source != packet.path.destination;
             if let Some(witness) = witness.as_mut().filter(|_| passes) {
-                let payload = packet.payload.len() as usize;
+                let payload = packet.payload.len();
                 witness.see(now, &packet.path, &packet.bth, &packet.ext, payload);
             }
             host.device.receive(now, packet);

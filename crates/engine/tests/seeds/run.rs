@@ -320,7 +320,7 @@ impl Run {
         let report = witness.finish();
         let blamed = witness::codes(&report);
         let faulty = |code: &&str| !witness::OF_THE_NETWORK.contains(code);
-        assert!(!blamed.iter().any(|code| faulty(code)), "{}", witness::tell(&report));
+        assert!(!blamed.iter().any(faulty), "{}", witness::tell(&report));
     }
 
     fn is_done(&self) -> bool {

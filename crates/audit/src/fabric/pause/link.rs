@@ -152,6 +152,11 @@ impl Named {
     }
 }
 
+/// The priority that adapters and switches give to a DSCP unless told otherwise.
+const fn usual_priority(dscp: u8) -> u8 {
+    dscp >> 3
+}
+
 /// A link.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Link {
@@ -165,6 +170,8 @@ pub(super) struct Link {
     /// Whose the MAC addresses of its packets are, unless there are too many.
     named: Vec<Named>,
     too_many: bool,
+    /// Priorities of DSCPs by DCBX, where they are other ones than usual.
+    mapped: Option<Box<[u8; 64]>>,
     /// Tunnels around the pauses: packets with other ones are of other links.
     tunnels: u8,
     burst: Burst,
@@ -186,6 +193,24 @@ impl Link {
             }
         };
         self.ends.get_mut(at)
+    }
+
+    /// Notes which priorities an end gives to DSCPs.
+    pub(super) fn maps(&mut self, dscp: &[(u8, u8)]) {
+        for (dscp, priority) in dscp {
+            let map = self.mapped.get_or_insert_with(|| {
+                Box::new(core::array::from_fn(|dscp| usual_priority(dscp as u8)))
+            });
+            if let Some(place) = map.get_mut(usize::from(*dscp)) {
+                *place = priority & 7;
+            }
+        }
+    }
+
+    /// The priority of a DSCP.
+    pub(super) fn priority(&self, dscp: u8) -> usize {
+        let mapped = self.mapped.as_ref().and_then(|map| map.get(usize::from(dscp)));
+        usize::from(mapped.copied().unwrap_or(usual_priority(dscp)) & 7)
     }
 
     /// Notes that a pause of an end was captured.

@@ -117,4 +117,8 @@ impl Watch for Frames {
         self.start.get_or_insert(event.at.time);
         self.drain()
     }
+
+    fn so_far(&mut self) -> Result<()> {
+        self.flush()
+    }
 }

@@ -54,6 +54,11 @@ impl Screen {
         }
     }
 
+    /// The same with so many lines.
+    pub(super) fn with_lines(self, lines: usize) -> Self {
+        Self { lines, ..self }
+    }
+
     /// A screen without colour.
     #[cfg(test)]
     pub(super) fn plain(width: usize, lines: usize) -> Self {

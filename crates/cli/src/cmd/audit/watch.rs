@@ -5,6 +5,7 @@ use audit::talk::Remark;
 use audit::{Auditor, Event};
 
 use super::filter::Filter;
+use super::live::View;
 use crate::error::Result;
 
 /// Looks on.
@@ -33,6 +34,19 @@ pub(super) trait Watch {
     /// The audit is to end: whoever reads the output has gone, or it cannot be written.
     fn seen(&mut self, _event: &Event, _remark: Option<&Remark>) -> Result<()> {
         Ok(())
+    }
+
+    /// All that has come so far of a live capture was judged.
+    ///
+    /// # Errors
+    /// As for `seen`.
+    fn so_far(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// The view of a live capture, if it is one.
+    fn view(&mut self) -> Option<&mut View> {
+        None
     }
 }
 

@@ -1,0 +1,397 @@
+//! `--live`: interfaces listened to and judged as frames arrive. For each interface a thread takes
+//! frames from the kernel and peels them (and checks ICRCs); the caller's thread puts them in the
+//! order of their times and judges. Signals and keys are in `live/asked.rs`, what is shown
+//! meanwhile in `live/view.rs` and `live/lines.rs`.
+
+mod asked;
+mod lines;
+mod terminal;
+mod view;
+
+use std::collections::VecDeque;
+use std::io::{self, IsTerminal, PipeReader, PipeWriter, stdout};
+use std::os::fd::AsFd;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use audit::peel::Peeler;
+use audit::record::{At, Direction, Link, Point, Record, Time};
+use audit::report::{Capture, Report};
+use audit::{Auditor, Event, Options};
+use live::{Frame, FrameLink, PacketError, PacketSocket};
+
+use super::filter::Filter;
+use super::screen::harmless;
+use super::watch::{Plain, Watch};
+use crate::args::AuditArgs;
+use crate::error::{Failure, Result};
+use crate::render;
+
+use asked::{Asked, Signals};
+use lines::Lines;
+pub(super) use view::View;
+
+/// Exit code for an interface that cannot be listened to.
+const EXIT_UNREADABLE: u8 = 2;
+/// Batches of an interface that are on their way; the kernel keeps what comes while all are.
+const BATCHES: usize = 32;
+/// Of several interfaces, frames wait so long for earlier ones of another.
+const HOLD: Duration = Duration::from_millis(50);
+/// How often the kernel is asked what it had no room for.
+const COUNT: Duration = Duration::from_millis(200);
+/// Looks at the result take at most one part in so many of the time.
+const SHARE: u32 = 20;
+
+/// Judges what arrives, and shows it meanwhile as fits the output.
+pub(super) fn watched(args: &AuditArgs, filter: Option<Filter>) -> Result<Report> {
+    if args.json {
+        super::judge(args, &mut Plain { filter })
+    } else if stdout().is_terminal() {
+        super::judge(args, &mut View::new(args, filter))
+    } else {
+        super::judge(args, &mut Lines::new(filter))
+    }
+}
+
+/// Judges what arrives at the interfaces until a signal, a key, the time given or their end.
+///
+/// # Errors
+/// An interface that cannot be listened to, and what `watch` ends the audit for. One that goes down
+/// later is no error: the report tells it.
+pub(super) fn run(args: &AuditArgs, options: Options, watch: &mut impl Watch) -> Result<Report> {
+    for (i, name) in args.live.iter().enumerate() {
+        if args.live[..i].contains(name) {
+            return Err(Failure::usage(format!("--live has {} twice", harmless(name))));
+        }
+    }
+    let sockets = args.live.iter().map(|name| open(args, name)).collect::<Result<Vec<_>>>()?;
+    let system = |error: io::Error| Failure::failed(format!("listening failed: {error}"));
+    let mut auditor = Auditor::new(options);
+    watch.begin(&mut auditor);
+    let signals = Signals::block().map_err(system)?;
+    let keys = match watch.view() {
+        Some(view) => view.start()?,
+        None => {
+            render::note(&format!("listening on {}; Ctrl-C ends", args.live.join(", ")));
+            false
+        }
+    };
+    let (stop, stopper) = io::pipe().map_err(system)?;
+    thread::scope(|scope| {
+        // Closed before the threads are waited for, however this ends.
+        let stopper = stopper;
+        let (news, inbox) = channel();
+        let mut sources = Vec::new();
+        for (socket, number) in sockets.into_iter().zip(0..) {
+            let source = Source::new(&socket);
+            let (back, empty) = sync_channel(BATCHES);
+            for _ in 0..BATCHES {
+                let _ = back.send(Vec::new());
+            }
+            sources.push(Source { back: Some(back), ..source });
+            let listener = Listener {
+                link: link_of(&socket),
+                socket,
+                number,
+                peeler: Peeler::default(),
+                counts: Counts::default(),
+                counted: None,
+            };
+            let (news, stop) = (news.clone(), stop.try_clone().map_err(system)?);
+            scope.spawn(move || listener.run(&stop, &news, &empty));
+        }
+        let (signals, stop) = (&signals, &stop);
+        scope.spawn(move || {
+            asked::listen(signals, keys, stop, |asked| news.send(News::Asked(asked)).is_ok())
+        });
+        let until = args.duration.map(|duration| Instant::now() + duration);
+        let mut live = Live { auditor, watch, sources, started: Instant::now(), look: None };
+        live.go(&inbox, stopper, until)?;
+        if let Some(view) = live.watch.view() {
+            view.end();
+        }
+        let captures = live.captures();
+        Ok(live.auditor.finish(captures))
+    })
+}
+
+fn open(args: &AuditArgs, name: &str) -> Result<PacketSocket> {
+    PacketSocket::open(name, args.promiscuous).map_err(|error| {
+        let name = harmless(name);
+        let text = match error {
+            PacketError::NotPermitted => {
+                let program = std::env::current_exe().unwrap_or_else(|_| "crocevia".into());
+                format!(
+                    "--live {name} needs the right to receive raw packets (CAP_NET_RAW): run \
+                     `sudo crocevia audit --live {name}`, or give it to the program once with \
+                     `sudo setcap cap_net_raw+ep {}`",
+                    program.display()
+                )
+            }
+            PacketError::Down => {
+                format!("{name} is down: `ip link set {name} up` brings it up")
+            }
+            other => format!("{name}: {other}"),
+        };
+        Failure::Exit(EXIT_UNREADABLE, text)
+    })
+}
+
+fn link_of(socket: &PacketSocket) -> Link {
+    match socket.link() {
+        FrameLink::Ethernet => Link::Ethernet,
+        FrameLink::Ip => Link::RawIp,
+    }
+}
+
+/// What the judging thread is told.
+enum News {
+    /// Events of an interface, in the order of its frames.
+    Events(usize, Vec<Event>, Counts),
+    /// An interface is listened to no more; why, if nobody asked for it.
+    End(usize, Counts, Option<PacketError>),
+    Asked(Asked),
+}
+
+/// What an interface has given so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    frames: u64,
+    bytes: u64,
+    first: Option<Time>,
+    last: Option<Time>,
+    dropped: u64,
+}
+
+/// Takes frames from an interface.
+struct Listener {
+    socket: PacketSocket,
+    number: u16,
+    link: Link,
+    peeler: Peeler,
+    counts: Counts,
+    counted: Option<Instant>,
+}
+
+impl Listener {
+    /// Goes on until it is told to stop, the interface ends, or nobody takes the events.
+    fn run(mut self, stop: &PipeReader, news: &Sender<News>, empty: &Receiver<Vec<Event>>) {
+        let number = usize::from(self.number);
+        let end = loop {
+            let Ok(mut batch) = empty.recv() else { return };
+            let going = self.receive(Some(stop), &mut batch);
+            if !batch.is_empty() && news.send(News::Events(number, batch, self.counts)).is_err() {
+                return;
+            }
+            match going {
+                Ok(true) => {}
+                Ok(false) => break None,
+                Err(error) => break Some(error),
+            }
+        };
+        let mut more = Vec::new();
+        if end.is_none() {
+            let _ = self.receive(None, &mut more);
+        }
+        self.counts.dropped = self.socket.dropped();
+        let _ = news.send(News::Events(number, more, self.counts));
+        let _ = news.send(News::End(number, self.counts, end));
+    }
+
+    /// Waits for frames, or without `stop` takes those that are there; whether there may be more.
+    fn receive(
+        &mut self,
+        stop: Option<&PipeReader>,
+        events: &mut Vec<Event>,
+    ) -> std::result::Result<bool, PacketError> {
+        let Self { socket, number, link, peeler, counts, .. } = self;
+        let mut take = |frame: Frame<'_>| {
+            let record = record(&frame, *number, *link, counts);
+            peeler.peel(&record, events);
+        };
+        let going = match stop {
+            Some(stop) => socket.receive(stop.as_fd(), &mut take)?,
+            None => socket.rest(&mut take).map(|()| false)?,
+        };
+        if self.counted.is_none_or(|at| at.elapsed() >= COUNT) {
+            self.counts.dropped = self.socket.dropped();
+            self.counted = Some(Instant::now());
+        }
+        Ok(going)
+    }
+}
+
+/// A frame as the auditor takes it, counted.
+fn record<'a>(frame: &Frame<'a>, number: u16, link: Link, counts: &mut Counts) -> Record<'a> {
+    let time = Time(frame.time_ns);
+    counts.frames += 1;
+    counts.bytes += frame.bytes.len() as u64;
+    counts.first.get_or_insert(time);
+    counts.last = Some(time);
+    Record {
+        at: At { time, file: number, frame: counts.frames },
+        point: Point(number),
+        link,
+        direction: Some(if frame.outgoing { Direction::Out } else { Direction::In }),
+        original_len: frame.original_len,
+        segment: frame.segment,
+        bytes: frame.bytes,
+    }
+}
+
+/// An interface as the judging thread knows it.
+struct Source {
+    name: String,
+    format: String,
+    counts: Counts,
+    damage: Option<String>,
+    /// Where empty batches go back to; none once it has ended.
+    back: Option<SyncSender<Vec<Event>>>,
+    waiting: VecDeque<Event>,
+}
+
+impl Source {
+    fn new(socket: &PacketSocket) -> Self {
+        Self {
+            name: socket.interface().to_owned(),
+            format: format!("live, {}", link_of(socket)),
+            counts: Counts::default(),
+            damage: None,
+            back: None,
+            waiting: VecDeque::new(),
+        }
+    }
+
+    fn capture(&self) -> Capture {
+        Capture {
+            name: self.name.clone(),
+            format: self.format.clone(),
+            records: self.counts.frames,
+            bytes: self.counts.bytes,
+            first: self.counts.first,
+            last: self.counts.last,
+            dropped: Some(self.counts.dropped),
+            damage: self.damage.clone(),
+        }
+    }
+}
+
+/// The judging thread.
+struct Live<'a, W> {
+    auditor: Auditor,
+    watch: &'a mut W,
+    sources: Vec<Source>,
+    started: Instant,
+    /// When the result is to be looked at next.
+    look: Option<Instant>,
+}
+
+impl<W: Watch> Live<'_, W> {
+    /// Judges until all interfaces have ended, which `stopper` closed makes them do.
+    fn go(
+        &mut self,
+        news: &Receiver<News>,
+        stopper: PipeWriter,
+        mut until: Option<Instant>,
+    ) -> Result<()> {
+        let mut stopper = Some(stopper);
+        self.look = self.watch.view().map(|_| Instant::now());
+        while self.sources.iter().any(|source| source.back.is_some()) {
+            if until.is_some_and(|until| until <= Instant::now()) {
+                (stopper, until) = (None, None);
+            }
+            let held = self.sources.iter().any(|source| !source.waiting.is_empty());
+            let flush = held.then(|| Instant::now() + HOLD);
+            match next(news, [until, self.look, flush].into_iter().flatten().min()) {
+                Some(News::Asked(Asked::End)) => stopper = None,
+                Some(News::Asked(Asked::Suspend)) => self.suspend()?,
+                Some(News::Asked(Asked::Redraw)) => self.look = self.look.map(|_| Instant::now()),
+                Some(News::Events(number, events, counts)) => self.keep(number, events, counts),
+                Some(News::End(number, counts, why)) => {
+                    let Some(source) = self.sources.get_mut(number) else { continue };
+                    (source.counts, source.back) = (counts, None);
+                    source.damage = why.map(|why| why.to_string());
+                }
+                None => {}
+            }
+            self.judge(if self.sources.len() == 1 { u64::MAX } else { settled() })?;
+            self.watch.so_far()?;
+            self.show()?;
+        }
+        drop(stopper);
+        self.judge(u64::MAX)?;
+        self.watch.so_far()
+    }
+
+    fn keep(&mut self, number: usize, mut events: Vec<Event>, counts: Counts) {
+        let Some(source) = self.sources.get_mut(number) else { return };
+        source.counts = counts;
+        source.waiting.extend(events.drain(..));
+        if let Some(back) = &source.back {
+            let _ = back.try_send(events);
+        }
+    }
+
+    /// Judges what was captured up to a time, in the order of times.
+    fn judge(&mut self, until: u64) -> Result<()> {
+        loop {
+            let times = self
+                .sources
+                .iter_mut()
+                .enumerate()
+                .filter_map(|(i, source)| Some((source.waiting.front()?.at.time.0, i)));
+            let Some((_, first)) = times.min().filter(|(time, _)| *time <= until) else {
+                return Ok(());
+            };
+            let Some(event) = self.sources[first].waiting.pop_front() else { return Ok(()) };
+            if self.watch.wants(&event) {
+                let remark = self.auditor.see(&event);
+                self.watch.seen(&event, remark.as_ref())?;
+            }
+        }
+    }
+
+    /// Shows the result so far if it is time.
+    fn show(&mut self) -> Result<()> {
+        let start = Instant::now();
+        if self.look.is_none_or(|look| look > start) {
+            return Ok(());
+        }
+        let report = self.auditor.report(self.captures());
+        if let Some(view) = self.watch.view() {
+            view.look(report, self.started.elapsed())?;
+        }
+        self.look = Some(start + view::EVERY.max(start.elapsed() * SHARE));
+        Ok(())
+    }
+
+    /// Stops the process until it is continued.
+    fn suspend(&mut self) -> Result<()> {
+        if let Some(view) = self.watch.view() {
+            view.end();
+        }
+        asked::stop_process();
+        if let Some(view) = self.watch.view() {
+            view.start()?;
+            self.look = Some(Instant::now());
+        }
+        Ok(())
+    }
+
+    fn captures(&self) -> Vec<Capture> {
+        self.sources.iter().map(Source::capture).collect()
+    }
+}
+
+/// The next news, or nothing when it is time for something else.
+fn next(news: &Receiver<News>, wake: Option<Instant>) -> Option<News> {
+    let Some(wake) = wake else { return news.recv().ok() };
+    news.recv_timeout(wake.saturating_duration_since(Instant::now())).ok()
+}
+
+/// Up to when frames of all interfaces have arrived, nanoseconds since 1970.
+fn settled() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.saturating_sub(HOLD).as_nanos()).unwrap_or(u64::MAX)
+}
