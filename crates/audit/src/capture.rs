@@ -21,8 +21,9 @@ pub use packed::{Input, open};
 const MAX_RECORD: usize = 262_144;
 /// Bytes of a pcapng block that is looked into.
 const MAX_BLOCK: usize = 512 << 10;
-/// Bytes that are asked for at once: what the caches of a core hold beside other things.
-const READ: usize = 256 << 10;
+/// Bytes that are asked for at once: many enough that waking the next thread costs nothing beside
+/// them, few enough that a few of them stay in the caches.
+const READ: usize = 1 << 20;
 
 /// Where a file cannot be read on, and why.
 #[derive(Clone, PartialEq, Eq, Debug)]
