@@ -300,7 +300,7 @@ fn trains_of_any_size_are_told_from_damage() {
         // A packet of it damaged: the others are right, it alone is wrong.
         for hurt in 0..many {
             let mut bytes = bytes.clone();
-            let size = 16 + (payload + 3) / 4 * 4;
+            let size = 16 + payload.next_multiple_of(4);
             bytes[42 + hurt * size + 12] ^= 4;
             let events = peel_with(&mut Peeler::default(), Link::Ethernet, &bytes, bytes.len());
             let wrong: Vec<_> =

@@ -105,7 +105,12 @@ pub(crate) fn with_icrc(frame: &[u8], plain: &[usize], lrh: bool) -> Vec<u8> {
 
 /// A RoCEv2 packet with 37 bytes of payload.
 pub(crate) fn frame() -> Vec<u8> {
-    let mut transport = send(0x1234, 37);
+    packet_of(0x1234, 37)
+}
+
+/// A RoCEv2 packet.
+pub(crate) fn packet_of(psn: u32, payload: usize) -> Vec<u8> {
+    let mut transport = send(psn, payload);
     transport.extend([0; 4]);
     with_icrc(&udp4(4791, &transport), &[], true)
 }
