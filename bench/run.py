@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures crocevia beside its rivals, interleaved in one run; medians, ratios round by round, JSON.
 
-    bench/run.py [write] [qps] [small] [cpu] [pcap] [lat] [buffer] [veth] [--rounds 5] [--within NS] [--json FILE] [--plot FILE] [--smoke]
+    bench/run.py [write] [qps] [small] [cpu] [pcap] [lat] [buffer] [veth] [audit] [--rounds 5] [--within NS] [--json FILE] [--plot FILE] [--smoke]
 
     write   ib_write_bw -s 65536 -m 4096 | iperf3 TCP | bare UDP trains of the same shape, and those with copies and CRC;
             ib_send_bw and ib_read_bw    | ib_write_bw
@@ -14,6 +14,8 @@
             the library
     buffer  1 GiB READ and 8-to-1 incast at the stock SO_RCVBUF of 212992 | the same at 4 MiB
     veth    over a veth with MTU 1500: ib_write_bw -s 65536 -m 1024, ib_send_bw, ib_read_bw | UDP trains of the same shape over it
+    audit   crocevia audit, ICRCs and all | tshark -q -z conv,udp, on a capture of 4.3 GB (a million packets of 4 KiB and as many
+            acknowledgements) and one of 10 million packets of 64 B, both in the page cache (6 GB of room in the temporary directory)
 
 All others between 127.0.0.2 and 127.0.0.3. --plot draws the figures and the ratios as SVG, PNG or PDF, by the name (bench/plot.py; needs
 matplotlib). Only ratios carry over to another machine, and only where nothing else runs.
@@ -30,6 +32,7 @@ import json
 import os
 import resource
 import statistics
+import subprocess
 import sys
 import time
 
@@ -80,6 +83,37 @@ class Bench:
         """Nanoseconds in which a cache line goes between the processors; 0 where that does not matter."""
         nanoseconds = self.program("core_distance")["ns"]
         return 0 if self.smoke else nanoseconds
+
+    @functools.cache
+    def capture(self, large):
+        """A capture and the packets in it. Read once, so that it lies in the page cache."""
+        path = os.path.join(self.env.tmp, f"bench-{'large' if large else 'small'}.pcap")
+        packets = (1000000 if large else 10000000) // (500 if self.smoke else 1)
+        options = ["-s", "4096", "-a", "1"] if large else ["-s", "64", "-a", "16"]
+        made = self.program("capture_file", path, "-p", str(packets), *options)
+        with open(path, "rb", 0) as file:
+            while file.read(1 << 20):
+                pass
+        return path, made["frames"]
+
+    def reads(self, large, *words):
+        """Million packets a second, and MB of memory at most, of a program that reads a capture."""
+        path, packets = self.capture(large)
+        start = time.monotonic()
+        process = subprocess.Popen([*words, path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            raise harness.Fail(f"  {' '.join(words)} {path} ended with {process.returncode}")
+        return packets / (time.monotonic() - start) / 1e6, usage.ru_maxrss / 1e3
+
+    def audit(self, large):
+        return self.reads(large, os.path.join(self.binaries, "crocevia"), "audit")
+
+    def tshark(self, large):
+        if harness.have("tshark"):
+            raise harness.Skip("tshark is not installed")
+        return self.reads(large, "tshark", "-q", "-z", "conv,udp", "-r")
 
     def perftest(self, program, options, column, env=None):
         """The figure in `column` of the one row that the client prints."""
@@ -274,6 +308,17 @@ SUITES = {
         ("ib_write_bw / udp trains, copies and CRC", "ib_write_bw", "udp trains, copies and CRC", (">=", 0.85)),
         ("ib_send_bw / udp trains, copies and CRC", "ib_send_bw", "udp trains, copies and CRC", None),
         ("ib_read_bw / udp trains, copies and CRC", "ib_read_bw", "udp trains, copies and CRC", None),
+    )),
+    "audit": ("million packets a second; MB", (
+        ("audit, 4 KiB", lambda b: b.audit(True)[0]),
+        ("tshark, 4 KiB", lambda b: b.tshark(True)[0]),
+        ("audit, 64 B", lambda b: b.audit(False)[0]),
+        ("tshark, 64 B", lambda b: b.tshark(False)[0]),
+        ("audit, 64 B, memory", lambda b: b.audit(False)[1]),
+    ), (
+        ("audit / tshark, 4 KiB", "audit, 4 KiB", "tshark, 4 KiB", (">=", 20.0)),
+        ("audit / tshark, 64 B", "audit, 64 B", "tshark, 64 B", (">=", 20.0)),
+        ("audit, memory", "audit, 64 B, memory", None, ("<=", 200.0)),
     )),
 }
 

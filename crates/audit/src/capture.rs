@@ -21,8 +21,9 @@ pub use packed::{Input, open};
 const MAX_RECORD: usize = 262_144;
 /// Bytes of a pcapng block that is looked into.
 const MAX_BLOCK: usize = 512 << 10;
-/// Bytes that are asked for at once: what the caches of a core hold beside other things.
-const READ: usize = 256 << 10;
+/// Bytes that are asked for at once: many enough that waking the next thread costs nothing beside
+/// them, few enough that a few of them stay in the caches.
+const READ: usize = 1 << 20;
 
 /// Where a file cannot be read on, and why.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -145,6 +146,8 @@ pub struct Reader<R> {
     offset: u64,
     /// What was read, but belongs to a record that was not whole.
     carry: Vec<u8>,
+    /// Bytes that are asked for at once.
+    ahead: usize,
     damage: Option<Damage>,
     ended: bool,
     records: u64,
@@ -184,6 +187,7 @@ impl<R: Read> Reader<R> {
             format,
             offset,
             carry,
+            ahead: READ,
             damage: None,
             ended: false,
             records: 0,
@@ -196,6 +200,11 @@ impl<R: Read> Reader<R> {
             reader.first_section()?;
         }
         Ok(reader)
+    }
+
+    /// Has blocks of about so many bytes filled: fewer where many files are read at once.
+    pub fn set_ahead(&mut self, bytes: usize) {
+        self.ahead = bytes.clamp(4096, READ);
     }
 
     /// Reads as far as the head of the first section, so that what is no pcapng is refused.
@@ -218,12 +227,18 @@ impl<R: Read> Reader<R> {
         block.entries.clear();
         block.file = self.file;
         block.first_frame = self.records + 1;
-        block.bytes.resize(MAX_BLOCK + READ, 0);
         let mut filled = self.carry.len();
+        if block.bytes.len() < filled + self.ahead {
+            block.bytes.resize(filled + self.ahead, 0);
+        }
         block.bytes[..filled].copy_from_slice(&self.carry);
         let mut used = 0;
         while self.damage.is_none() && !self.ended && block.entries.is_empty() {
-            let end = block.bytes.len().min(filled + READ);
+            if filled == block.bytes.len() {
+                // A record that is longer; there is a bound to that.
+                block.bytes.resize(filled + self.ahead, 0);
+            }
+            let end = block.bytes.len().min(filled + self.ahead);
             let got = match self.input.read(&mut block.bytes[filled..end]) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => {

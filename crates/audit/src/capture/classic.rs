@@ -122,11 +122,13 @@ impl fmt::Display for Classic {
     }
 }
 
+#[inline]
 fn words<const BIG: bool>(head: &[u8; RECORD_LEN]) -> [u32; 4] {
-    let [a, b, c, d] = [0, 4, 8, 12].map(|i| [head[i], head[i + 1], head[i + 2], head[i + 3]]);
-    [a, b, c, d].map(|word| u32_at(BIG, word))
+    let word = |i: usize| u32_at(BIG, [head[i], head[i + 1], head[i + 2], head[i + 3]]);
+    [word(0), word(4), word(8), word(12)]
 }
 
+#[inline]
 fn u32_at(big: bool, bytes: [u8; 4]) -> u32 {
     if big { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
 }

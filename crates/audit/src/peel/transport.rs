@@ -99,11 +99,10 @@ impl Peeler {
             split(carrier, path, bytes, size, outside, events);
             return None;
         }
-        let what = match alone.or_else(|| check(carrier, bytes)) {
-            Some(crcs) => read(path, bytes, verdict(carrier, bytes, crcs)),
-            None => too_short(path),
-        };
-        events.push(outside.event(what));
+        match alone.or_else(|| check(carrier, bytes)) {
+            Some(crcs) => read(path, bytes, verdict(carrier, bytes, crcs), 0, outside, events),
+            None => events.push(outside.event(too_short(path))),
+        }
         None
     }
 
@@ -148,12 +147,13 @@ fn split(
             path.ident = u16::from_be_bytes([segment.ip[4], segment.ip[5]]);
         }
         outside.len = before + packet.len();
-        let mut event = outside.event(match crcs {
-            Some(crcs) => read(path, packet, verdict(&segment.carrier(), packet, crcs)),
-            None => too_short(path),
-        });
-        event.part = part;
-        events.push(event);
+        match crcs {
+            Some(crcs) => {
+                let icrc = verdict(&segment.carrier(), packet, crcs);
+                read(path, packet, icrc, part, outside, events);
+            }
+            None => events.push(Event { part, ..outside.event(too_short(path)) }),
+        }
     }
 }
 
@@ -175,21 +175,43 @@ fn too_short(path: Path) -> What {
     What::Damaged { path: Some(path), reason: DropReason::Truncated(Layer::Transport) }
 }
 
-/// The meaning of a packet that was captured whole.
-fn read(path: Path, bytes: &[u8], icrc: Icrc) -> What {
+/// Adds the event of a packet that was captured whole. Made where it is added: a packet is large.
+#[inline]
+fn read(
+    path: Path,
+    bytes: &[u8],
+    icrc: Icrc,
+    part: u16,
+    outside: &Outside,
+    events: &mut Vec<Event>,
+) {
     match transport::parse(bytes) {
-        Err(reason) => What::Refused { path, reason, head: head(bytes), icrc },
-        Ok(read) => What::Packet(Packet {
-            path,
-            bth: read.bth,
-            ext: read.ext,
-            payload_len: read.payload.len() as u32,
-            icrc,
-            mad: mad(&read.bth, read.payload, icrc),
+        Err(reason) => {
+            let what = What::Refused { path, reason, head: head(bytes), icrc };
+            events.push(Event { part, ..outside.event(what) });
+        }
+        Ok(read) => events.push(Event {
+            at: outside.at,
+            part,
+            point: outside.point,
+            direction: outside.direction,
+            len: outside.len as u32,
+            macs: outside.macs,
+            tag: outside.tag,
+            tunnels: outside.tunnels,
+            what: What::Packet(Packet {
+                path,
+                bth: read.bth,
+                ext: read.ext,
+                payload_len: read.payload.len() as u32,
+                icrc,
+                mad: mad(&read.bth, read.payload, icrc),
+            }),
         }),
     }
 }
 
+#[inline]
 fn mad(bth: &Bth, payload: &[u8], icrc: Icrc) -> Option<Box<Mad>> {
     if bth.dest_qp.get() != MANAGEMENT || icrc != Icrc::Right {
         return None;

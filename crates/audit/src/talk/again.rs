@@ -398,6 +398,11 @@ impl Lane {
 
     /// A repetition that no answer asked for: the requester's timer ran out.
     pub(super) fn woken(&mut self, case: &Case<'_>, idle: u64, findings: &mut Findings) {
+        /// The shortest ACK timeout is 4.096 us × 2, and no device fires before it. Nanoseconds.
+        const SHORTEST: u64 = 8_192;
+        if idle < SHORTEST {
+            return;
+        }
         if op::unwrap_psn(case.psn(), self.acked) >= self.acked {
             self.fruitless += 1;
             self.fruitless_from.get_or_insert(case.at);

@@ -290,6 +290,8 @@ pub(super) struct Lane {
     /// IP identifications of the newest packets, to know a copy from a repetition.
     pub idents: [(u32, u16); 8],
     pub ident_at: usize,
+    /// How often the identification was lower than the one before.
+    pub ident_falls: u8,
     /// The sender does not count its packets: identifications tell nothing.
     pub uncounted: bool,
     pub counts: Counts,
@@ -364,7 +366,15 @@ impl Lane {
     /// opcode and PSN. A sender that does not count its packets has no copies that can be told.
     pub(super) fn is_copy(&mut self, what: u32, ident: u16) -> bool {
         let mut copy = false;
-        if ident == 0 || self.uncounted {
+        let (before, latest) = self.idents[(self.ident_at + 7) % 8];
+        // A sender that counts anew in each train falls back often; a network that changes the
+        // order of packets makes it seem so now and then.
+        if ident == 0 {
+            self.uncounted |= self.ident_falls > 2;
+            self.ident_falls = self.ident_falls.saturating_add(u8::from(latest != 0));
+            return false;
+        }
+        if self.uncounted {
             return false;
         }
         for &(other, same) in &self.idents {
@@ -375,7 +385,11 @@ impl Lane {
             copy |= (other, same) == (what, ident);
         }
         if copy {
-            return true;
+            return self.ident_falls == 0 || (before, latest) == (what, ident);
+        }
+        if latest > ident && latest - ident < 0x8000 {
+            self.ident_falls = self.ident_falls.saturating_add(1);
+            self.uncounted = self.ident_falls > 2 + (self.counts.packets / 8).min(64) as u8;
         }
         self.idents[self.ident_at % self.idents.len()] = (what, ident);
         self.ident_at = (self.ident_at + 1) % self.idents.len();

@@ -1,4 +1,5 @@
 //! The captures of the wire crate, and how any capture's bytes become events.
+#![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::fs;
 use std::path::PathBuf;

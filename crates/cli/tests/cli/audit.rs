@@ -218,6 +218,14 @@ fn filters_narrow_what_is_judged() {
     assert_eq!(count("time 0..0.0025"), (Some(0), 4, 0));
     assert_eq!(count("qp 0x52 and conversation 1"), (Some(1), 80, 2));
     assert_eq!(count("qp 0x53"), (Some(0), 80, 0));
+    for (filter, lines) in [("qp 0x52", 8), ("conversation 1", 8)] {
+        let text = found(&["audit", &file, "--frames", "R021", "--filter", filter]);
+        assert_eq!(text.lines().count(), lines, "{filter}: {text}");
+    }
+    for filter in ["qp 0x53", "conversation 2"] {
+        let none = ["audit", &file, "--frames", "all", "--filter", filter];
+        assert_eq!(succeed(&mut crocevia(&none)), "", "{filter}");
+    }
     let one = ["audit", &file, "--frames", "R021", "--filter", "frame 14"];
     assert_eq!(succeed(&mut crocevia(&one)), "", "one frame alone shows no loss");
 }

@@ -26,6 +26,7 @@ fn help_texts_are_these() {
     for command in ["run", "demo", "perf", "link", "gids", "devinfo", "stat", "audit", "doctor"] {
         matches(command, &[command, "--help"]);
     }
+    matches("audit-decode", &["audit", "decode", "--help"]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The command as its users meet it: the real binary, its output, exit codes and environment.
 
 mod audit;
+mod audit_files;
 mod demo;
 mod doctor;
 mod help;

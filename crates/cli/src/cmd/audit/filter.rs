@@ -202,26 +202,31 @@ impl Filter {
         self.ask(&thing)
     }
 
-    /// Whether an instance fits, as far as it tells at once: its conversation is not known yet.
+    /// Whether an instance fits, as far as it tells at once: its conversation is not known.
     pub(super) fn fits(&self, subject: Subject, at: &[At]) -> bool {
-        let (way, both_ways) = ends(subject);
-        let mut qps = [0; 1];
-        let count = match subject {
-            Subject::Flow(flow) => {
-                qps[0] = flow.qp;
-                1
-            }
-            _ => 0,
-        };
+        let own = queue_pair(subject);
+        self.ask(&Thing { qps: own.as_slice(), ..about(subject, at) }) != No
+    }
+
+    /// Whether an instance fits; `talk` is the conversation that it is about, with the queue pairs
+    /// that are known of it by now.
+    pub(super) fn fits_of(&self, subject: Subject, at: &[At], talk: Option<(u32, &[u32])>) -> bool {
+        let own = queue_pair(subject);
+        let more = talk.iter().flat_map(|(_, qps)| qps.iter().copied());
+        let qps: Vec<u32> = own.into_iter().chain(more).collect();
         let thing = Thing {
-            way,
-            both_ways,
-            qps: &qps[..count],
-            times: at.first().map(|at| (at.time, at.time)),
-            frames: at.first().map(|at| (at.frame, at.frame)),
-            ..Thing::default()
+            qps: &qps,
+            all_qps: own.is_some(),
+            // No conversation has the number 0.
+            conversation: talk.map(|(id, _)| id).or(own.map(|_| 0)),
+            ..about(subject, at)
         };
         self.ask(&thing) != No
+    }
+
+    /// Whether it asks for what only conversations tell.
+    pub(super) fn needs_conversations(&self) -> bool {
+        self.expr.any(&|expr| matches!(expr, Expr::Conversation(_) | Expr::Qp(_)))
     }
 
     /// Whether a finding fits; `talk` is the conversation that it is about, with its queue pairs.
@@ -233,10 +238,7 @@ impl Filter {
         }
         let times = finding.first.zip(finding.last);
         let (way, both_ways) = ends(finding.subject);
-        let qp = match finding.subject {
-            Subject::Flow(flow) => Some(flow.qp),
-            _ => None,
-        };
+        let qp = queue_pair(finding.subject);
         let (conversation, qps) = match talk {
             Some((id, qps)) => (Some(id), qps),
             // No conversation has the number 0.
@@ -256,6 +258,26 @@ impl Filter {
 
     fn ask(&self, thing: &Thing<'_>) -> Truth {
         self.expr.ask(thing, self.start.unwrap_or_default())
+    }
+}
+
+/// The queue pair to which a direction goes.
+fn queue_pair(subject: Subject) -> Option<u32> {
+    match subject {
+        Subject::Flow(flow) => Some(flow.qp),
+        _ => None,
+    }
+}
+
+/// What an instance tells by itself, its queue pairs left out.
+fn about(subject: Subject, at: &[At]) -> Thing<'static> {
+    let (way, both_ways) = ends(subject);
+    Thing {
+        way,
+        both_ways,
+        times: at.first().map(|at| (at.time, at.time)),
+        frames: at.first().map(|at| (at.frame, at.frame)),
+        ..Thing::default()
     }
 }
 

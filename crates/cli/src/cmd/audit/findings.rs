@@ -27,10 +27,6 @@ pub(super) fn groups(report: &Report) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
     for finding in &report.findings {
         match groups.iter_mut().find(|group| group.rule == finding.rule) {
-            // What is summed up under no name gives no example.
-            Some(group) if group.findings.iter().all(|f| f.subject == Subject::Others) => {
-                group.findings.insert(0, finding);
-            }
             Some(group) => group.findings.push(finding),
             None => groups.push(Group {
                 rule: finding.rule,
@@ -38,6 +34,10 @@ pub(super) fn groups(report: &Report) -> Vec<Group<'_>> {
                 findings: vec![finding],
             }),
         }
+    }
+    for group in &mut groups {
+        // What is summed up under no name gives no example.
+        group.findings.sort_by_key(|finding| finding.subject == Subject::Others);
     }
     groups
 }

@@ -1,12 +1,13 @@
 //! `--frames`: every instance of some rules as it is found, one a line: frame, time, rule, subject,
 //! detail, further frames.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{BufWriter, Write, stdout};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use audit::finding::Instance;
+use audit::event::{Packet, What};
+use audit::finding::{Flow, Instance, Subject};
 use audit::record::Time;
 use audit::talk::Remark;
 use audit::{Auditor, Event, Rule};
@@ -23,6 +24,7 @@ pub(super) fn run(args: &AuditArgs, rules: &[Rule], filter: Option<Filter>) -> R
     let mut frames = Frames {
         rules: rules.iter().copied().collect(),
         filter,
+        talks: Talks::default(),
         start: None,
         sender: Some(sender),
         lines,
@@ -32,6 +34,37 @@ pub(super) fn run(args: &AuditArgs, rules: &[Rule], filter: Option<Filter>) -> R
     super::judge(args, &mut frames)?;
     frames.flush()?;
     if frames.any { Err(Failure::Findings) } else { Ok(()) }
+}
+
+/// Directions of conversations that are remembered.
+const FLOWS: usize = 65_536;
+
+/// Which direction belongs to which conversation, and its queue pairs, as far as they are known.
+#[derive(Default)]
+struct Talks {
+    flows: BTreeMap<Flow, u32>,
+    qps: BTreeMap<u32, Vec<u32>>,
+}
+
+impl Talks {
+    fn learn(&mut self, packet: &Packet, conversation: u32) {
+        let (source, destination) = (packet.path.source, packet.path.destination);
+        let flow = Flow { source, destination, qp: packet.bth.dest_qp.get() };
+        if self.flows.get(&flow) == Some(&conversation) || self.flows.len() == FLOWS {
+            return;
+        }
+        self.flows.insert(flow, conversation);
+        let qps = self.qps.entry(conversation).or_default();
+        if !qps.contains(&flow.qp) {
+            qps.push(flow.qp);
+        }
+    }
+
+    fn of(&self, subject: Subject) -> Option<(u32, &[u32])> {
+        let Subject::Flow(flow) = subject else { return None };
+        let id = *self.flows.get(&flow)?;
+        Some((id, self.qps.get(&id)?))
+    }
 }
 
 /// An instance, as it is found.
@@ -44,6 +77,7 @@ struct Found {
 struct Frames {
     rules: BTreeSet<Rule>,
     filter: Option<Filter>,
+    talks: Talks,
     start: Option<Time>,
     sender: Option<Sender<Found>>,
     lines: Receiver<Found>,
@@ -56,11 +90,9 @@ impl Frames {
     fn drain(&mut self) -> Result<()> {
         while let Ok(found) = self.lines.try_recv() {
             let start = self.start.unwrap_or_default();
-            let fits = self
-                .filter
-                .as_ref()
-                .is_none_or(|filter| filter.fits(found.instance.subject, &found.at));
-            if fits {
+            let subject = found.instance.subject;
+            let talk = self.talks.of(subject);
+            if self.filter.as_ref().is_none_or(|filter| filter.fits_of(subject, &found.at, talk)) {
                 self.any = true;
                 writeln!(self.out, "{}", line(&found, start))?;
             }
@@ -113,8 +145,13 @@ impl Watch for Frames {
         self.filter.as_mut()
     }
 
-    fn seen(&mut self, event: &Event, _remark: Option<&Remark>) -> Result<()> {
+    fn seen(&mut self, event: &Event, remark: Option<&Remark>) -> Result<()> {
         self.start.get_or_insert(event.at.time);
+        if let (Some(remark), What::Packet(packet)) = (remark, &event.what)
+            && self.filter.as_ref().is_some_and(Filter::needs_conversations)
+        {
+            self.talks.learn(packet, remark.conversation);
+        }
         self.drain()
     }
 

@@ -18,6 +18,7 @@ use super::screen::{self, Screen};
 use super::watch::Watch;
 use super::{summary, tables};
 use crate::error::{Failure, Result};
+use crate::render;
 
 /// Exit code where the page cannot be written.
 const EXIT_UNWRITTEN: u8 = 2;
@@ -135,7 +136,7 @@ fn finding(group: &Group<'_>, writer: &Writer<'_>, out: &mut String) {
     for finding in group.findings.iter().take(SUBJECTS) {
         let numbers: Vec<String> = finding.numbers.iter().map(amount).collect();
         let mut text = writer.subject(finding.subject);
-        let _ = write!(text, ", {} times", finding.count);
+        let _ = write!(text, ", {}", render::count(finding.count, "time"));
         if !numbers.is_empty() {
             let _ = write!(text, ": {}", numbers.join("; "));
         }

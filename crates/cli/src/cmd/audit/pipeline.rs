@@ -21,11 +21,16 @@ use crate::error::{Failure, Result};
 
 /// Exit code for a file that cannot be read.
 const EXIT_UNREADABLE: u8 = 2;
-/// Blocks of a file that are on their way.
-const BLOCKS: usize = 4;
-/// Batches of a file that are on their way, and events that a batch has, but for a last train.
-const BATCHES: usize = 8;
+/// Blocks of a file that are on their way, at most and at least.
+const BLOCKS: [usize; 2] = [4, 2];
+/// Bytes of all blocks of all files, about.
+const AHEAD: usize = 16 << 20;
+/// Batches of a file that are on their way, at most and at least, and events that a batch has, but
+/// for a last train.
+const BATCHES: [usize; 2] = [8, 2];
 const BATCH: usize = 512;
+/// Files at once: each has two threads.
+const FILES: usize = 128;
 
 /// Audits files, several of them merged by time, while somebody looks on.
 ///
@@ -35,39 +40,43 @@ const BATCH: usize = 512;
 pub(super) fn run(files: &[PathBuf], options: Options, watch: &mut impl Watch) -> Result<Report> {
     let mut auditor = Auditor::new(options);
     watch.begin(&mut auditor);
+    if files.len() > FILES {
+        let many = files.len();
+        let why = format!("{many} captures at once, at most {FILES}; join some with mergecap");
+        return Err(Failure::usage(why));
+    }
     let bar = if watch.streams() { ProgressBar::hidden() } else { progress::bar(files) };
     let open = |(path, file): (&PathBuf, u16)| open(path, file, &bar);
     let readers = files.iter().zip(0..).map(open).collect::<Result<Vec<_>>>()?;
-    let ends = thread::scope(|scope| {
-        let mut sources: Vec<_> = readers
-            .into_iter()
-            .map(|reader| {
-                let (blocks, peel_blocks) = channel::<Block, Capture>(BLOCKS);
-                let (batches, judge_batches) = channel::<Vec<Event>, Capture>(BATCHES);
-                scope.spawn(move || read(reader, &blocks));
-                scope.spawn(move || peel(&peel_blocks, &batches));
-                Source::new(judge_batches)
-            })
-            .collect();
-        let mut points = 0;
-        let mut judge = |event: &mut Event, seen: &mut Vec<Option<Point>>| {
-            if !watch.wants(event) {
-                return Ok(());
-            }
-            event.point = global(event.point, seen, &mut points);
-            let remark = auditor.see(event);
-            watch.seen(event, remark.as_ref())
-        };
-        while let Some((source, until)) = next(&mut sources) {
-            source.run(until, &mut judge)?;
-        }
-        let ends = sources.into_iter().map(|source| source.end.unwrap_or_default());
-        Ok::<_, Failure>(ends.collect::<Vec<_>>())
-    });
+    let sources = readers.into_iter().map(|reader| Source::begin(reader, files.len()));
+    let ends = judge(&mut sources.collect::<Vec<_>>(), &mut auditor, watch);
     bar.finish_and_clear();
-    let ends = ends?;
-    let captures = files.iter().zip(ends).map(|(path, end)| Capture { name: name(path), ..end });
+    let captures = files.iter().zip(ends?).map(|(path, end)| Capture { name: name(path), ..end });
     Ok(auditor.finish(captures.collect()))
+}
+
+/// Judges the events of all sources in the order of their times; gives what the sources were.
+fn judge(
+    sources: &mut [Source],
+    auditor: &mut Auditor,
+    watch: &mut impl Watch,
+) -> Result<Vec<Capture>> {
+    for source in &mut *sources {
+        source.advance();
+    }
+    let mut points = 0;
+    let mut see = |event: &mut Event, seen: &mut Vec<Option<Point>>| {
+        if !watch.wants(event) {
+            return Ok(());
+        }
+        event.point = global(event.point, seen, &mut points);
+        let remark = auditor.see(event);
+        watch.seen(event, remark.as_ref())
+    };
+    while let Some((source, until)) = next(sources) {
+        source.run(until, &mut see)?;
+    }
+    sources.iter_mut().map(Source::ended).collect()
 }
 
 /// Opens a capture; `-` is standard input. What is read of a file moves `bar`.
@@ -180,15 +189,27 @@ struct Source {
     batch: Vec<Event>,
     at: usize,
     points: Vec<Option<Point>>,
-    /// What the file was, once it has ended.
-    end: Option<Capture>,
+    /// What the file was, once it has ended; nothing if its threads ended before.
+    end: Option<Option<Capture>>,
 }
 
 impl Source {
-    fn new(batches: Taker<Vec<Event>, Capture>) -> Self {
-        let mut source = Self { batches, batch: Vec::new(), at: 0, points: Vec::new(), end: None };
-        source.advance();
-        source
+    /// Begins to read and to peel a file, one of so many. The threads end with the file, or when
+    /// nobody takes what they give; nobody waits for them, since one may wait for a pipe.
+    fn begin(mut reader: Reader<Input>, files: usize) -> Self {
+        let share = |[most, least]: [usize; 2]| (most * 4 / (files + 3)).max(least);
+        reader.set_ahead(AHEAD / share(BLOCKS) / files);
+        let (blocks, peel_blocks) = channel::<Block, Capture>(share(BLOCKS));
+        let (batches, judge_batches) = channel::<Vec<Event>, Capture>(share(BATCHES));
+        thread::spawn(move || read(reader, &blocks));
+        thread::spawn(move || peel(&peel_blocks, &batches));
+        Self { batches: judge_batches, batch: Vec::new(), at: 0, points: Vec::new(), end: None }
+    }
+
+    /// What the file was.
+    fn ended(&mut self) -> Result<Capture> {
+        let lost = || Failure::failed("the audit's own reader has ended; nothing can be said");
+        self.end.take().flatten().ok_or_else(lost)
     }
 
     /// Goes on to the next batch that has something.
@@ -200,8 +221,8 @@ impl Source {
                     self.at = 0;
                     let _ = self.batches.empty.try_send(done);
                 }
-                Ok(Err(end)) => self.end = Some(end),
-                Err(_) => self.end = Some(Capture::default()),
+                Ok(Err(end)) => self.end = Some(Some(end)),
+                Err(_) => self.end = Some(None),
             }
         }
     }
