@@ -152,7 +152,8 @@ def beside_tcpdump(env):
     if totals["icrc_right"] != totals["packets"]:
         raise Fail(f"  totals of lo: {totals}")
     sent = sum(audit_out(file) for file in files)
-    if sent - 4 > totals["packets"] or totals["packets"] > sent:
+    # The kernel may not take a train that the NIC has captured already: for peers that is a loss.
+    if sent - 64 > totals["packets"] or totals["packets"] > sent:
         raise Fail(f"  {totals['packets']} packets on lo, {sent} sent by what both ends captured")
     return f"{totals['packets']} packets, {totals['trains']} trains"
 

@@ -1,6 +1,6 @@
 //! Requests that were sent before: what was lost where, what it cost, and who noticed.
 
-use super::case::{Case, Request, low, us};
+use super::case::{Case, Request, low, span, us};
 use super::lane::{Hole, Lane, Late, Message, Recovery, Sent, Silent, Target};
 use super::op::{self, Kind};
 use super::requests::Standing;
@@ -150,7 +150,7 @@ impl Lane {
         Case::tell(findings, Rule::LostBefore, case.flow, side, at, &numbers, || {
             let how = match found.refused {
                 Some(nak) => format!("the receiver asked for it in frame {nak}"),
-                None => format!("sent after {:.1} ms of silence", idle as f64 / 1e6),
+                None => format!("sent after {} of silence", span(idle)),
             };
             format!(
                 "PSN {} is missing before frame {}; {how}, sent again in frame {}",
@@ -410,7 +410,7 @@ impl Lane {
         let numbers = [Number::max("longest_wait_us", us(idle)), Number::sum("idle_us", us(idle))];
         let side = Side::Requester(case.flow.source);
         Case::tell(findings, Rule::Timeout, case.flow, side, &[case.at], &numbers, || {
-            format!("PSN {} again after {:.1} ms", low(u64::from(case.psn())), idle as f64 / 1e6)
+            format!("PSN {} again after {}", low(u64::from(case.psn())), span(idle))
         });
     }
 

@@ -74,3 +74,11 @@ pub(super) fn low(psn: u64) -> u64 {
 pub(super) fn us(ns: u64) -> f64 {
     ns as f64 / 1000.0
 }
+
+/// A time in nanoseconds as people read it.
+pub(super) fn span(ns: u64) -> String {
+    match ns {
+        0..1_000_000 => format!("{:.0} us", us(ns)),
+        _ => format!("{:.1} ms", ns as f64 / 1e6),
+    }
+}

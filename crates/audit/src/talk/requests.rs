@@ -151,7 +151,10 @@ impl Lane {
         let side = Side::Before(case.flow.source);
         let numbers = [Number::sum("lost_packets", (to - from) as f64)];
         Case::tell(findings, Rule::LostBefore, case.flow, side, &[case.at], &numbers, || {
-            format!("PSN {} to {} were not seen and are never sent again", low(from), low(to - 1))
+            match to - from {
+                1 => format!("PSN {} was not seen and is never sent again", low(from)),
+                n => format!("{n} PSNs from {} were not seen and are never sent again", low(from)),
+            }
         });
     }
 
