@@ -1,0 +1,2 @@
+//! The world as a value.
+#![forbid(unsafe_code)]

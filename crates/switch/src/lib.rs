@@ -1,0 +1,22 @@
+//! A shared-buffer Ethernet switch as a value: frames go in at a port and come out at others, or do
+//! not, for a counted reason. No I/O, no clock, no thread, no randomness of its own. The same switch
+//! stands in simulations and, later, in live networks. See [`Switch`].
+//!
+//! The way of a frame: [`Switch::receive`] classifies it (`classify`), finds where it goes
+//! (`forward`, `hash`), asks the buffer for room (`buffer`), which may make it owe a pause (`pfc`),
+//! marks it (`ecn`) and puts it into the queue of its egress port and priority (`port`).
+//! [`Switch::poll_transmit`] picks a queue (`schedule`) and releases the buffer.
+#![forbid(unsafe_code)]
+
+pub mod config;
+pub mod counters;
+pub mod frame;
+pub mod switch;
+
+pub use config::{
+    Alpha, Bandwidth, Buffer, EcnAt, EcnProfile, PfcPriority, PortConfig, Scheduling, SwitchConfig,
+    Trust,
+};
+pub use counters::{DropCause, PortCounters, PriorityCounters};
+pub use frame::{Content, Frame, Header, Net, Ports};
+pub use switch::{Balance, NextHop, PortId, Switch, SwitchEvent};
