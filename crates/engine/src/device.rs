@@ -77,6 +77,8 @@ pub struct Device<M> {
     pub(crate) slots: Vec<u8>,
     /// Whose turn it is among the slots.
     pub(crate) turn: usize,
+    /// The number that the next queue pair is to have.
+    pub(crate) numbered: Option<Qpn>,
     pub(crate) mtu: Mtu,
     pub(crate) link: LinkState,
     /// The device has failed: the link stays down.
@@ -128,6 +130,7 @@ impl<M: HostMemory> Device<M> {
             keys: Keys::new(config.seed),
             slots: config.slots,
             turn: 0,
+            numbered: None,
             mtu: config.mtu,
             link: LinkState::Up,
             fatal: false,

@@ -146,6 +146,12 @@ impl<M: HostMemory> Device<M> {
         Priorities(set)
     }
 
+    /// When a timer ends, whatever waits to be sent: for a driver that calls `poll_transmit` each
+    /// time that its link is free. A wake-up that nobody needs any more may be among them.
+    pub fn next_timer(&self) -> Option<Instant> {
+        self.sched.next_wake()
+    }
+
     /// When `handle_timeout` or `poll_transmit` has to be called next, if nothing else happens.
     pub fn poll_timeout(&mut self, now: Instant) -> Option<Instant> {
         let mut next = self.sched.next_wake();

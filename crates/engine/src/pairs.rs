@@ -42,6 +42,19 @@ impl<M: HostMemory> Device<M> {
         }
     }
 
+    /// [`create_qp`](Self::create_qp) with a number that the caller has chosen: where both ends of a
+    /// connection are made by one plan, as in a simulation. It must be free and not reserved.
+    pub fn create_qp_numbered(&mut self, init: &QpInit, number: Qpn) -> Result<(Qpn, QpCap)> {
+        let n = number.get();
+        if n <= 1 || n == 0xFF_FFFF || self.by_qpn.contains_key(&n) || self.departed.contains(n) {
+            return Err(Error::invalid(format!("queue pair number {n:#x}: reserved or in use")));
+        }
+        self.numbered = Some(number);
+        let created = self.create_qp(init);
+        self.numbered = None;
+        created
+    }
+
     /// Gives a queue pair a number and a place.
     pub(crate) fn insert_qp(&mut self, init: &QpInit) -> Result<Qpn> {
         if self.qps.len() >= limits::MAX_QP as usize {
@@ -76,6 +89,9 @@ impl<M: HostMemory> Device<M> {
                 return Err(Error::new(ErrorKind::Busy, "QP1 is in use already"));
             }
             return Ok(Qpn::GSI);
+        }
+        if let Some(number) = self.numbered.take() {
+            return Ok(number);
         }
         let high = u32::from(self.slots.get(self.turn).copied().unwrap_or(0)) << 16;
         self.turn = (self.turn + 1) % self.slots.len().max(1);
