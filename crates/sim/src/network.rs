@@ -1,0 +1,122 @@
+//! What there is: hosts, switches, and the cables between them. Plain values; nothing runs here.
+
+use std::net::IpAddr;
+
+use switch::{Balance, SwitchConfig};
+use wire::{Mtu, Rate, Span};
+
+use crate::frame::Framing;
+
+/// A host or a switch: hosts are counted first, from 0, switches after them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct NodeId(pub u32);
+
+/// A network.
+#[derive(Clone, Debug, Default)]
+pub struct Network {
+    /// The hosts.
+    pub hosts: Vec<HostSpec>,
+    /// The switches.
+    pub switches: Vec<SwitchSpec>,
+    /// The cables; a node's ports are counted in this order.
+    pub cables: Vec<Cable>,
+    /// How long frames are.
+    pub framing: Framing,
+    /// Serialisation times are cut to whole nanoseconds, as in the HPCC simulator.
+    pub whole_ns: bool,
+}
+
+/// A host.
+#[derive(Clone, Debug)]
+pub struct HostSpec {
+    /// Its name in every report.
+    pub name: String,
+    /// Its address; none: assigned (10.0.0.0/8, hosts of one switch in one block).
+    pub address: Option<IpAddr>,
+    /// Its NIC.
+    pub nic: NicSpec,
+}
+
+/// A NIC.
+#[derive(Clone, Debug)]
+pub struct NicSpec {
+    /// Greatest payload of a packet.
+    pub mtu: Mtu,
+    /// How long an acknowledgement may wait for company.
+    pub ack_delay: Span,
+}
+
+impl Default for NicSpec {
+    fn default() -> Self {
+        Self { mtu: Mtu::B1024, ack_delay: Span::ZERO }
+    }
+}
+
+/// A switch.
+#[derive(Clone, Debug)]
+pub struct SwitchSpec {
+    /// Its name in every report.
+    pub name: String,
+    /// What it is made of; its ports in the order of its cables.
+    pub config: SwitchConfig,
+    /// How it spreads flows.
+    pub balance: Balance,
+}
+
+/// A cable between two nodes, the same in both directions.
+#[derive(Clone, Copy, Debug)]
+pub struct Cable {
+    /// One end.
+    pub a: NodeId,
+    /// The other.
+    pub b: NodeId,
+    /// Rate of each direction.
+    pub rate: Rate,
+    /// Time from one end to the other.
+    pub delay: Span,
+}
+
+impl Network {
+    /// Number of nodes.
+    pub fn nodes(&self) -> usize {
+        self.hosts.len() + self.switches.len()
+    }
+
+    /// Whether a node is a host.
+    pub fn is_host(&self, node: NodeId) -> bool {
+        (node.0 as usize) < self.hosts.len()
+    }
+
+    /// A node's name; empty if there is no such node.
+    pub fn name(&self, node: NodeId) -> &str {
+        let index = node.0 as usize;
+        match self.hosts.get(index) {
+            Some(host) => &host.name,
+            None => self.switches.get(index - self.hosts.len()).map_or("", |s| &s.name),
+        }
+    }
+
+    /// For each node its ports: the cable, and the node and port at the other end.
+    pub fn ports(&self) -> Vec<Vec<PortEnd>> {
+        let mut ports: Vec<Vec<PortEnd>> = vec![Vec::new(); self.nodes()];
+        for (index, cable) in self.cables.iter().enumerate() {
+            let (a, b) = (cable.a.0 as usize, cable.b.0 as usize);
+            let (at_a, at_b) = (ports[a].len() as u16, ports[b].len() as u16);
+            let at_b = if a == b { at_b + 1 } else { at_b };
+            ports[a].push(PortEnd { cable: index as u32, peer: cable.b, peer_port: at_b });
+            ports[b].push(PortEnd { cable: index as u32, peer: cable.a, peer_port: at_a });
+        }
+        ports
+    }
+}
+
+/// A node's port, and what is plugged into it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PortEnd {
+    /// Index of the cable.
+    pub cable: u32,
+    /// The node at the other end.
+    pub peer: NodeId,
+    /// Its port.
+    pub peer_port: u16,
+}

@@ -1,0 +1,102 @@
+//! A switch in the world: its cables, its timer, and what it is seen to receive.
+
+use switch::{Content, Switch};
+use wire::mac_control::MacControl;
+use wire::Instant;
+
+use crate::cable::Sender;
+use crate::event::{Event, What};
+use crate::exchange::Outbox;
+use crate::frame::{Body, Boxed};
+use crate::network::NodeId;
+use crate::outcome::PauseRecord;
+
+/// A switch with its cables.
+#[derive(Debug)]
+pub(crate) struct Switching {
+    pub(crate) id: u32,
+    pub(crate) switch: Switch<Body>,
+    pub(crate) senders: Vec<Sender>,
+    pub(crate) pauses: Vec<PauseRecord>,
+    pub(crate) hops: u64,
+    wake: Option<Instant>,
+}
+
+impl Switching {
+    pub(crate) fn new(id: u32, switch: Switch<Body>, senders: Vec<Sender>) -> Self {
+        Self { id, switch, senders, pauses: Vec::new(), hops: 0, wake: Some(Instant::ZERO) }
+    }
+
+    pub(crate) fn handle(&mut self, event: Event, out: &mut Outbox<'_>) {
+        let (now, port) = (event.at, event.port());
+        match event.what {
+            What::Arrive(frame) => {
+                note(&mut self.pauses, now, (self.id, port), &frame);
+                self.hops += u64::from(is_data(&frame));
+                self.switch.receive(now, port, frame);
+            }
+            What::Free => {
+                if let Some(sender) = self.senders.get_mut(usize::from(port)) {
+                    sender.freed();
+                }
+                self.pump(now, port, out);
+            }
+            What::Wake => {
+                if self.wake != Some(now) {
+                    return;
+                }
+                self.wake = None;
+                self.switch.handle_timeout(now);
+            }
+        }
+        self.settle(now, out);
+    }
+
+    /// After any change: sends what can be sent and sets the timer.
+    pub(crate) fn settle(&mut self, now: Instant, out: &mut Outbox<'_>) {
+        while let Some(port) = self.switch.poll_port() {
+            self.pump(now, port, out);
+        }
+        while self.switch.poll_event().is_some() {}
+        if let Some(at) = self.switch.poll_timeout() {
+            let at = if at.is_before(now) { now } else { at };
+            if self.wake.is_none_or(|wake| at.is_before(wake)) {
+                self.wake = Some(at);
+                out.queue.push(Event::wake(at, self.id));
+            }
+        }
+    }
+
+    fn pump(&mut self, now: Instant, port: u16, out: &mut Outbox<'_>) {
+        let Some(sender) = self.senders.get_mut(usize::from(port)) else { return };
+        while sender.is_free(now, (self.id, port), out.queue) {
+            let Some(frame) = self.switch.poll_transmit(now, port) else { return };
+            sender.send(now, frame, out);
+        }
+    }
+}
+
+/// Whether a frame counts among data packets: it carries payload.
+pub(crate) fn is_data(frame: &Boxed) -> bool {
+    matches!(&frame.content, Content::Data(Body::Roce(roce)) if roce.length > 0)
+}
+
+/// Records a pause that has been received.
+pub(crate) fn note(log: &mut Vec<PauseRecord>, now: Instant, at: (u32, u16), frame: &Boxed) {
+    let Content::Control(control) = &frame.content else { return };
+    let record = |priority: u8, quanta: u16| PauseRecord {
+        at: now.as_ps(),
+        node: NodeId(at.0),
+        port: at.1,
+        priority,
+        stops: quanta > 0,
+    };
+    match control {
+        MacControl::Pause { quanta } => log.push(record(0, *quanta)),
+        MacControl::Pfc(pfc) => {
+            let all = (0..8).filter_map(|p| Some(record(p, pfc.get(p)?)));
+            log.extend(all);
+        }
+    }
+}
+
