@@ -150,11 +150,11 @@ crate::counter_table! {
             flow_given_up,
             /// Accesses to registered memory that had gone or did not allow them.
             memory_faults,
-            /// CNPs sent; none as yet.
+            /// CNPs sent.
             np_cnp_sent,
             /// Packets received with the CE mark.
             np_ecn_marked_roce_packets,
-            /// CNPs that slowed a sender down; none as yet.
+            /// CNPs received and obeyed.
             rp_cnp_handled,
         }
         drops {
@@ -168,7 +168,7 @@ crate::counter_table! {
             rx_wrong_pkey,
             /// Packets with an opcode that is unknown, not offered or of another service.
             rx_wrong_opcode,
-            /// CNPs ignored: congestion control is off.
+            /// CNPs ignored: congestion control is off, or they are not from the peer.
             rp_cnp_ignored,
             /// Datagrams with another Q_Key.
             rx_wrong_qkey,

@@ -42,6 +42,7 @@ pub struct DeviceConfig {
     pub mtu: Mtu,
     /// Bytes of receive buffer behind the port, as the kernel counts them (`SO_RCVBUF` read back):
     /// the bound of what may be in flight towards a peer and of READ responses asked for.
+    /// `u64::MAX`: nothing is bounded, as with adapters, which leave it to the network.
     pub receive_buffer: u64,
     /// How long an owed ACK may wait for company.
     pub ack_delay: Span,
@@ -114,6 +115,7 @@ impl<M: HostMemory> Device<M> {
                 events: VecDeque::new(),
                 gids: config.gids,
                 ack_delay: config.ack_delay,
+                congestion: crate::cc::Congestion::OFF,
                 credits: config.credits,
                 probe: None,
                 flow: false,
@@ -176,6 +178,11 @@ impl<M: HostMemory> Device<M> {
         self.shared.back_off = on;
     }
 
+    /// Congestion control of connections that are made from now on; as after creation: none.
+    pub fn set_congestion(&mut self, congestion: crate::cc::Congestion) {
+        self.shared.congestion = congestion;
+    }
+
     /// Counters.
     pub fn counters(&self) -> &Counters {
         &self.shared.counters
@@ -213,9 +220,13 @@ impl<M: HostMemory> Device<M> {
 
     /// Delivers a packet; the bytes of it that are not placed count as dropped.
     fn hand_to(&mut self, now: Instant, qpn: Qpn, packet: &Packet<Payload<'_>>) {
-        let before = self.shared.counters.rx_bytes;
+        let &Counters { rx_bytes: before, rp_cnp_handled: obeyed, .. } = &self.shared.counters;
         self.deliver(now, qpn, packet);
         let counters = &mut self.shared.counters;
+        if counters.rp_cnp_handled > obeyed {
+            // Its reserved bytes are nobody's.
+            return;
+        }
         counters.rx_dropped_bytes += packet.payload.len() as u64 + before - counters.rx_bytes;
     }
 
@@ -242,7 +253,12 @@ impl<M: HostMemory> Device<M> {
         let sh = &mut self.shared;
         let q = &qp.facts;
         if packet.bth.opcode.service() == Some(Service::Cnp) {
-            return count!(sh, index, rp_cnp_ignored);
+            if !qp.is_of(packet) || !qp.notified(sh, now) {
+                return count!(sh, index, rp_cnp_ignored);
+            }
+            count!(sh, index, rp_cnp_handled);
+            sh.counters.rx_accepted += 1;
+            return self.touched(index, now);
         }
         let Some(operation) = packet.bth.opcode.operation() else {
             return count!(sh, index, rx_wrong_opcode);
@@ -271,6 +287,7 @@ impl<M: HostMemory> Device<M> {
             && let Some(tally) = sh.tallies.get_mut(index as usize)
         {
             tally.exceptions().np_ecn_marked_roce_packets += 1;
+            qp.marked(sh, now, packet);
         }
         sh.counters.came(operation, packet.payload.len());
         if flow {

@@ -8,7 +8,7 @@ use crate::event::Event;
 use crate::memory::HostMemory;
 use crate::qp::build::Builder;
 use crate::sched::Owner;
-use crate::train::{Priorities, Train, TrainLimits};
+use crate::train::{Fragment, Priorities, Train, TrainLimits};
 
 impl<M: HostMemory> Device<M> {
     /// Runs the timers that are due.
@@ -71,11 +71,8 @@ impl<M: HostMemory> Device<M> {
             *train = last_words;
             return true;
         }
-        if let Some(note) = self.shared.notes.pop_front() {
-            let mut b = Builder::new(train, TrainLimits::SINGLE);
-            b.push(&note.path, &note.draft);
-            self.shared.counters.tx_packets += 1;
-            self.shared.counters.leaves(Operation::Acknowledge, 0);
+        let allowed = self.unpaused(now, allowed);
+        if self.transmit_note(allowed, train) {
             return true;
         }
         // In turn with the others, for a peer may ask again and again.
@@ -83,7 +80,6 @@ impl<M: HostMemory> Device<M> {
             self.departed_spoke = true;
             return true;
         }
-        let allowed = self.unpaused(now, allowed);
         let mut turns = self.sched.ready_len();
         while turns > 0 {
             turns -= 1;
@@ -120,6 +116,27 @@ impl<M: HostMemory> Device<M> {
             self.settle(now);
         }
         self.transmit_departed(now, train)
+    }
+
+    /// Puts the oldest note into the train, if its priority may transmit.
+    fn transmit_note(&mut self, allowed: Priorities, train: &mut Train) -> bool {
+        let Some(note) = self.shared.notes.front().filter(|n| allowed.allows(n.path.priority))
+        else {
+            return false;
+        };
+        let mut b = Builder::new(train, TrainLimits::SINGLE);
+        if note.draft.length > 0 {
+            // A CNP's reserved bytes.
+            let (fragments, inline) = b.pieces();
+            inline.resize(note.draft.length as usize, 0);
+            fragments.push(Fragment::Inline { start: 0, length: note.draft.length });
+        } else {
+            self.shared.counters.leaves(Operation::Acknowledge, 0);
+        }
+        b.push(&note.path, &note.draft);
+        self.shared.notes.pop_front();
+        self.shared.counters.tx_packets += 1;
+        true
     }
 
     /// Completes what the driver has taken.
@@ -162,9 +179,12 @@ impl<M: HostMemory> Device<M> {
             consider(now);
         }
         if self.link() == LinkState::Up {
-            let said = self.farewells.is_empty() && self.shared.notes.is_empty();
-            if !said || self.departed.has_work() {
+            if !self.farewells.is_empty() || self.departed.has_work() {
                 consider(now);
+            }
+            if let Some(note) = self.shared.notes.front() {
+                let paused = self.paused.get(usize::from(note.path.priority & 7));
+                consider(paused.copied().flatten().unwrap_or(now));
             }
             for index in self.sched.ready() {
                 let Some(qp) = self.qps.get(index) else { continue };

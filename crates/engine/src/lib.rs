@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod attr;
+pub mod cc;
 pub mod cm;
 pub mod counters;
 pub mod cq;
@@ -30,6 +31,7 @@ pub mod work;
 mod xrc;
 
 pub use attr::{AttrMask, QpAttr, QpCap, QpInit, QpState, QpType};
+pub use cc::{Congestion, Control, Dcqcn, Notification};
 pub use counters::{Counters, QpCounters};
 pub use cq::{Cq, CqId, Moderation};
 pub use device::{Device, DeviceConfig, GidEntry, LinkState};

@@ -62,6 +62,8 @@ pub struct QpReport {
     pub recv_cq: CqId,
     /// Retries left for ACK timeouts and sequence errors.
     pub retries_left: u8,
+    /// The rate that congestion control holds it to; none: it has never been told of congestion.
+    pub rate: Option<wire::Rate>,
     /// It waits because its peer was not ready (RNR).
     pub peer_not_ready: bool,
     /// What it has counted.
@@ -121,6 +123,7 @@ impl<M> Device<M> {
             send_cq: q.send_cq,
             recv_cq: q.recv_cq,
             retries_left: requester.retries,
+            rate: qp.limit.rate(),
             peer_not_ready: requester.rnr.is_some(),
             counters: tally.map(|tally| tally.counters()).unwrap_or_default(),
         }

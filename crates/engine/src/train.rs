@@ -67,6 +67,11 @@ pub struct TxPacket {
 }
 
 impl TxPacket {
+    /// Whether it carries a message's data (a CNP's reserved bytes are none).
+    pub fn carries_data(&self) -> bool {
+        self.length > 0 && self.bth.opcode != wire::Opcode::CNP
+    }
+
     /// Bytes from the BTH through the ICRC.
     pub fn wire_len(&self) -> usize {
         wire::transport::wire_len(self.bth.opcode, self.length as usize).unwrap_or(0)

@@ -154,6 +154,8 @@ pub(crate) struct Windows {
     peers: crate::slots::Slots<Peer>,
     by_gid: Lookup<Gid, u32>,
     ceiling: u64,
+    /// The receive buffer has no end: nothing bounds what is in flight, and loss changes nothing.
+    unbounded: bool,
     /// READ responses asked for and not arrived, over all peers, in bytes of our own buffer.
     reads: u64,
     /// Places in the lines of the peers.
@@ -173,6 +175,7 @@ impl Windows {
             by_gid: Lookup::default(),
             // A margin stays for what is not counted: acknowledgements, datagrams, other peers.
             ceiling: (receive_buffer - receive_buffer / 8).max(FLOOR),
+            unbounded: receive_buffer == u64::MAX,
             reads: 0,
             places: Places::default(),
             read_line: Line::default(),
@@ -318,6 +321,9 @@ impl Windows {
     /// instead, and the window is still too large. Gives the number of the last cut.
     pub(crate) fn lost(&mut self, peer: u32, timeout: bool, since: u64) -> u64 {
         let Some(p) = self.peers.get_mut(peer) else { return 0 };
+        if self.unbounded {
+            return p.cuts;
+        }
         if p.acked < p.cut_until && since < p.cuts && !timeout {
             return p.cuts;
         }

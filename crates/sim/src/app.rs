@@ -289,7 +289,9 @@ impl App {
         }
         let index = entry.wr_id as u32;
         let is_receive = entry.status == WcStatus::WrFlushErr && !self.is_asked(entry.qp, index);
-        let Some(asked) = self.asked.get_mut(index as usize).filter(|_| !is_receive) else { return };
+        let Some(asked) = self.asked.get_mut(index as usize).filter(|_| !is_receive) else {
+            return;
+        };
         asked.outstanding = asked.outstanding.saturating_sub(1);
         let flow = asked.flow;
         if entry.status != WcStatus::Success {

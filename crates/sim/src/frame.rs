@@ -22,6 +22,8 @@ pub struct Roce {
     pub ext: Extensions,
     /// Payload bytes.
     pub length: u32,
+    /// It carries a message's data: what data-packet-hops count.
+    pub data: bool,
     /// The payload, in runs that carry bytes.
     pub bytes: Option<Box<[u8]>>,
 }
@@ -115,8 +117,14 @@ pub(crate) fn pack(
     });
     let length = framing.length(path, packet.wire_len() as u32, packet.length);
     let tag = net.is_none().then_some((0, path.priority));
-    let roce =
-        Roce { path: *path, bth: packet.bth, ext: packet.ext, length: packet.length, bytes };
+    let roce = Roce {
+        path: *path,
+        bth: packet.bth,
+        ext: packet.ext,
+        length: packet.length,
+        data: packet.carries_data(),
+        bytes,
+    };
     let header = Header { destination, source, tag, net };
     Frame { header, length, content: Content::Data(Body::Roce(roce)) }
 }

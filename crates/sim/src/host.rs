@@ -1,6 +1,6 @@
 //! A host: the NIC engine, its cable, and the programs.
 
-use engine::{Device, Event as NicEvent, Fragment, Priorities, Train, TrainLimits};
+use engine::{Device, Event as NicEvent, Priorities, Train, TrainLimits};
 use switch::Content;
 use wire::mac_control::{MacControl, pause_time};
 use wire::{Instant, Mac};
@@ -39,7 +39,18 @@ impl Host {
         framing: Framing,
     ) -> Self {
         let (train, pauses) = (Train::default(), Vec::new());
-        Self { id, device, app, sender, pauses, hops: 0, macs, framing, train, wake: Some(Instant::ZERO) }
+        Self {
+            id,
+            device,
+            app,
+            sender,
+            pauses,
+            hops: 0,
+            macs,
+            framing,
+            train,
+            wake: Some(Instant::ZERO),
+        }
     }
 
     pub(crate) fn handle(&mut self, event: Event, out: &mut Outbox<'_>, pool: &mut Pool) {
@@ -134,9 +145,6 @@ impl Host {
                 return true;
             };
             debug_assert!(self.train.packets.len() == 1);
-            debug_assert!(
-                self.train.fragments.iter().all(|f| matches!(f, Fragment::Memory { .. }))
-            );
             let frame = pack(self.framing, self.macs, path, packet, None);
             sender.send(now, pool.wrap(frame), out);
         }

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use engine::Congestion;
 use switch::{Balance, SwitchConfig};
 use wire::{Mtu, Rate, Span};
 
@@ -44,11 +45,13 @@ pub struct NicSpec {
     pub mtu: Mtu,
     /// How long an acknowledgement may wait for company.
     pub ack_delay: Span,
+    /// Congestion control; the line's rate is that of the cable.
+    pub congestion: Congestion,
 }
 
 impl Default for NicSpec {
     fn default() -> Self {
-        Self { mtu: Mtu::B1024, ack_delay: Span::ZERO }
+        Self { mtu: Mtu::B1024, ack_delay: Span::ZERO, congestion: Congestion::OFF }
     }
 }
 

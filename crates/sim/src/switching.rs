@@ -1,8 +1,8 @@
 //! A switch in the world: its cables, its timer, and what it is seen to receive.
 
 use switch::{Content, Switch};
-use wire::mac_control::MacControl;
 use wire::Instant;
+use wire::mac_control::MacControl;
 
 use crate::cable::Sender;
 use crate::event::{Event, What};
@@ -76,9 +76,9 @@ impl Switching {
     }
 }
 
-/// Whether a frame counts among data packets: it carries payload.
+/// Whether a frame counts among data packets: it carries a message's data.
 pub(crate) fn is_data(frame: &Boxed) -> bool {
-    matches!(&frame.content, Content::Data(Body::Roce(roce)) if roce.length > 0)
+    matches!(&frame.content, Content::Data(Body::Roce(roce)) if roce.data)
 }
 
 /// Records a pause that has been received.
@@ -99,4 +99,3 @@ pub(crate) fn note(log: &mut Vec<PauseRecord>, now: Instant, at: (u32, u16), fra
         }
     }
 }
-

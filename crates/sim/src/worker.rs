@@ -64,12 +64,8 @@ impl Worker {
             self.events += 1;
             let node = self.nodes.get_mut(event.node() as usize);
             let Some(Some(node)) = node else { continue };
-            let mut out = Outbox {
-                queue: &mut self.queue,
-                worker_of,
-                own: self.own,
-                away: &mut self.away,
-            };
+            let mut out =
+                Outbox { queue: &mut self.queue, worker_of, own: self.own, away: &mut self.away };
             match node {
                 Node::Host(host) => host.handle(event, &mut out, &mut self.pool),
                 Node::Switch(switching) => switching.handle(event, &mut out),

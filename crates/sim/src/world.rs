@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use engine::{Device, DeviceConfig, GidEntry};
+use engine::{Congestion, Device, DeviceConfig, GidEntry};
 use switch::{NextHop, Switch};
 use wire::{Encapsulation, Gid, Instant, Mac, Psn, Qpn, RKey, Span};
 
@@ -197,6 +197,10 @@ fn host(
         credits: false,
     };
     let mut device = Device::new(config, Lengths);
+    if let Some(end) = ports[index].first() {
+        let line = network.cables[end.cable as usize].rate;
+        device.set_congestion(Congestion { line, ..spec.nic.congestion });
+    }
     let app = App::new(&mut device, spec.nic.mtu).map_err(|e| failed(&e))?;
     let end = ports[index].first();
     let cable = end.map(|end| sender(network, end));
@@ -246,10 +250,8 @@ fn program(hosts: &mut [Host], plan: &Plan, gids: &[Gid], seed: u64) {
             depth: 0,
             receives: 0,
         };
-        let ends = [
-            (c.a, end(a, b, c.b, (psn(0), psn(1)))),
-            (c.b, end(b, a, c.a, (psn(1), psn(0)))),
-        ];
+        let ends =
+            [(c.a, end(a, b, c.b, (psn(0), psn(1)))), (c.b, end(b, a, c.a, (psn(1), psn(0))))];
         let [at_a, at_b] = ends.map(|(host, end)| {
             let all = &mut hosts[host.0 as usize].app.ends;
             all.push(end);
@@ -335,9 +337,8 @@ fn route(
                 }
             } else if !ways.is_empty() {
                 let hops: Vec<_> = ways.into_iter().map(|port| hop(node, port)).collect();
-                let given = block.hosts.iter().any(|&h| {
-                    network.hosts[h as usize].address.is_some()
-                });
+                let given =
+                    block.hosts.iter().any(|&h| network.hosts[h as usize].address.is_some());
                 if given {
                     for &host in &block.hosts {
                         s.switch.set_route(gids[host as usize], 128, hops.clone());

@@ -93,6 +93,8 @@ exceptions! {
         rx_after_nak: "Of the requests ahead, those that came while a NAK was outstanding.",
         uc_dropped_messages: "UC messages cut by a gap.",
         np_ecn_marked_roce_packets: "Packets received with the CE mark.",
+        np_cnp_sent: "CNPs sent.",
+        rp_cnp_handled: "CNPs received and obeyed.",
     }
     drops {
         rx_wrong_address: "Packets from another address than the connected peer's.",

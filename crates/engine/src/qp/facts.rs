@@ -110,6 +110,8 @@ pub(crate) struct Shared<M> {
     pub(crate) events: VecDeque<Event>,
     pub(crate) gids: Vec<GidEntry>,
     pub(crate) ack_delay: Span,
+    /// Congestion control.
+    pub(crate) congestion: crate::cc::Congestion,
     pub(crate) credits: bool,
     /// Least time without a sign of the peer before a probe; `None`: no probes.
     pub(crate) probe: Option<Span>,

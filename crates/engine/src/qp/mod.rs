@@ -8,6 +8,7 @@ pub(crate) mod draft;
 pub(crate) mod facts;
 pub(crate) mod flow;
 pub(crate) mod inflight;
+pub(crate) mod limit;
 pub(crate) mod modify;
 pub(crate) mod probe;
 pub(crate) mod refusal;
@@ -53,6 +54,8 @@ pub(crate) struct QueuePair {
     pub(crate) wake_later: Option<Instant>,
     /// It has a place in the peer windows.
     pub(crate) joined: bool,
+    /// Congestion: what it owes others, and its own rate.
+    pub(crate) limit: limit::Limit,
     /// Pacing: no train leaves before this.
     pub(crate) not_before: Option<Instant>,
     communicated: bool,
@@ -252,10 +255,10 @@ impl QueuePair {
         train: &mut Train,
     ) -> bool {
         if self.not_before.is_some_and(|at| !at.is_due(now)) {
-            return false;
+            return self.acknowledge(sh, now, train);
         }
         self.aim(sh);
-        let mut b = Builder::new(train, limits);
+        let mut b = Builder::new(train, self.limit.shorten(limits));
         let credits = self.credits(sh);
         let msn = self.responder.msn;
         if self.passed_over && self.responder.owed.tail_is_due(now) {
@@ -292,6 +295,26 @@ impl QueuePair {
         self.passed_over = owed.has_tail() && !b.is_empty();
         let sent = b.packets() as u64;
         sh.counters.tx_packets += sent;
+        self.not_before = self.limit.charge(&sh.congestion, now, self.not_before, train);
+        sent > 0
+    }
+
+    /// What a queue pair says whose rate does not let it send data yet.
+    fn acknowledge<M: HostMemory>(
+        &mut self,
+        sh: &mut Shared<M>,
+        now: Instant,
+        train: &mut Train,
+    ) -> bool {
+        if !self.responder.owed.tail_is_due(now) {
+            return false;
+        }
+        let said = (self.credits(sh), self.responder.msn);
+        let mut b = Builder::new(train, TrainLimits::SINGLE);
+        self.responder.owed.emit_tail(&self.facts, sh, said, &mut b);
+        self.passed_over = false;
+        let sent = b.packets() as u64;
+        sh.counters.tx_packets += sent;
         sent > 0
     }
 
@@ -324,13 +347,17 @@ impl QueuePair {
         let owed = if self.ready { None } else { self.responder.owed.deadline() };
         let sends = requester::sends(self.facts.state);
         let requester = if sends { self.requester.deadline() } else { None };
-        [requester, owed, self.not_before].into_iter().flatten().reduce(Instant::earlier)
+        let limit = self.limit.deadline();
+        [requester, owed, self.not_before, limit].into_iter().flatten().reduce(Instant::earlier)
     }
 
     /// Runs the timers that are due.
     pub(crate) fn timeout<M: HostMemory>(&mut self, sh: &mut Shared<M>, now: Instant) {
         if self.not_before.is_some_and(|at| at.is_due(now)) {
             self.not_before = None;
+        }
+        if self.limit.deadline().is_some_and(|at| at.is_due(now)) {
+            self.limit_timeout(sh, now);
         }
         if requester::sends(self.facts.state) {
             self.requester.flow_timeout(&self.facts, sh, now);

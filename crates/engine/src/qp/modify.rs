@@ -30,6 +30,7 @@ impl QueuePair {
             wake: None,
             wake_later: None,
             joined: false,
+            limit: super::limit::Limit::default(),
             not_before: None,
             communicated: false,
             expects_peer: false,
@@ -150,6 +151,10 @@ impl QueuePair {
         if let Some(path) = &mut q.path {
             let label = self.attr.av.flow_label;
             path.source_port = wire::flow::connected_source_port(label, q.qpn, q.dest_qp);
+            if sh.congestion.marks() && path.traffic_class & 3 == 0 {
+                // ECT(0).
+                path.traffic_class |= 2;
+            }
         }
         let peer = sh.windows.join(self.attr.av.dgid);
         self.leave_peer(sh);

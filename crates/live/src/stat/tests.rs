@@ -64,6 +64,7 @@ fn report(connected: bool) -> QpReport {
         send_cq: CqId(1),
         recv_cq: CqId(2),
         retries_left: 7,
+        rate: None,
         peer_not_ready: false,
         counters,
     }
