@@ -5,6 +5,7 @@ mod pair;
 
 mod asking;
 mod completion;
+mod congestion;
 mod counting;
 mod datagram;
 mod departed;
