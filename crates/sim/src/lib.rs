@@ -16,8 +16,11 @@ mod memory;
 pub mod network;
 pub mod outcome;
 pub mod plan;
+pub mod profile;
 pub mod routes;
 mod switching;
+pub mod topology;
+pub mod units;
 mod worker;
 pub mod world;
 
