@@ -8,6 +8,7 @@
 
 mod app;
 mod cable;
+pub mod draw;
 mod event;
 mod exchange;
 pub mod frame;
@@ -22,6 +23,7 @@ mod switching;
 pub mod topology;
 pub mod units;
 mod worker;
+pub mod workload;
 pub mod world;
 
 pub use frame::{Body, Framing};

@@ -96,8 +96,7 @@ impl SwitchProfile {
             quanta: 0xFFFF,
         });
         let mut marking = [None; 8];
-        let rule =
-            EcnRule { kmin: 5_000, kmax: 200_000, pmax_ppb: 10_000_000, at: EcnAt::Enqueue };
+        let rule = EcnRule { kmin: 5_000, kmax: 200_000, pmax_ppb: 10_000_000, at: EcnAt::Enqueue };
         marking[3] = Some(Marking::Same(rule));
         let mut scheduling = [Scheduling::Weighted(Bandwidth(10)); 8];
         scheduling[6] = Scheduling::Strict;

@@ -143,7 +143,8 @@ pub fn dress(network: &Network, names: Vec<String>, profile: &SwitchProfile) -> 
     let mut wires: Vec<Vec<Wire>> = vec![Vec::new(); names.len()];
     for cable in &network.cables {
         for end in [cable.a, cable.b] {
-            if let Some(ports) = (end.0 as usize).checked_sub(first).and_then(|s| wires.get_mut(s)) {
+            if let Some(ports) = (end.0 as usize).checked_sub(first).and_then(|s| wires.get_mut(s))
+            {
                 ports.push(Wire { rate: cable.rate, delay: cable.delay });
             }
         }
@@ -154,8 +155,7 @@ pub fn dress(network: &Network, names: Vec<String>, profile: &SwitchProfile) -> 
 
 /// Why a shape cannot be built: a sentence.
 pub fn build(shape: Shape, parts: &Parts) -> Result<Network, String> {
-    let mut b =
-        Builder { parts, hosts: Vec::new(), switches: Vec::new(), trunks: Vec::new() };
+    let mut b = Builder { parts, hosts: Vec::new(), switches: Vec::new(), trunks: Vec::new() };
     let positive = |name: &str, n: u32| {
         if n == 0 { Err(format!("{name}: expected at least 1, found 0")) } else { Ok(()) }
     };
@@ -203,11 +203,8 @@ pub fn build(shape: Shape, parts: &Parts) -> Result<Network, String> {
 }
 
 fn pair(parts: &Parts) -> Network {
-    let host = |name: &str| HostSpec {
-        name: name.to_owned(),
-        address: None,
-        nic: parts.nic.clone(),
-    };
+    let host =
+        |name: &str| HostSpec { name: name.to_owned(), address: None, nic: parts.nic.clone() };
     let Wire { rate, delay } = parts.access;
     Network {
         hosts: vec![host("h0"), host("h1")],
