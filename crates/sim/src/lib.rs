@@ -19,6 +19,7 @@ pub mod outcome;
 pub mod plan;
 pub mod profile;
 pub mod routes;
+pub mod scenario;
 mod switching;
 pub mod topology;
 pub mod units;
