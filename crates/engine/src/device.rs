@@ -115,6 +115,7 @@ impl<M: HostMemory> Device<M> {
                 events: VecDeque::new(),
                 gids: config.gids,
                 ack_delay: config.ack_delay,
+                segment: u32::MAX,
                 congestion: crate::cc::Congestion::OFF,
                 credits: config.credits,
                 probe: None,
@@ -181,6 +182,12 @@ impl<M: HostMemory> Device<M> {
     /// Congestion control of connections that are made from now on; as after creation: none.
     pub fn set_congestion(&mut self, congestion: crate::cc::Congestion) {
         self.shared.congestion = congestion;
+    }
+
+    /// Full packets of connections made from now on carry so many bytes where the path MTU is more:
+    /// for networks that are compared with models whose packets have another size. Not below 1.
+    pub fn set_segment(&mut self, bytes: u32) {
+        self.shared.segment = bytes.max(1);
     }
 
     /// Counters.

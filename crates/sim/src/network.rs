@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use engine::Congestion;
-use switch::{Balance, SwitchConfig};
+use switch::{Balance, Options, SwitchConfig};
 use wire::{Mtu, Rate, Span};
 
 use crate::frame::Framing;
@@ -45,13 +45,15 @@ pub struct NicSpec {
     pub mtu: Mtu,
     /// How long an acknowledgement may wait for company.
     pub ack_delay: Span,
+    /// Payload of a full packet, where it is less than the MTU.
+    pub segment: Option<u32>,
     /// Congestion control; the line's rate is that of the cable.
     pub congestion: Congestion,
 }
 
 impl Default for NicSpec {
     fn default() -> Self {
-        Self { mtu: Mtu::B1024, ack_delay: Span::ZERO, congestion: Congestion::OFF }
+        Self { mtu: Mtu::B1024, ack_delay: Span::ZERO, segment: None, congestion: Congestion::OFF }
     }
 }
 
@@ -64,6 +66,8 @@ pub struct SwitchSpec {
     pub config: SwitchConfig,
     /// How it spreads flows.
     pub balance: Balance,
+    /// What else is set.
+    pub options: Options,
 }
 
 /// A cable between two nodes, the same in both directions.

@@ -2,8 +2,8 @@
 
 use engine::{Congestion, Control, Dcqcn, Notification};
 use switch::{
-    Alpha, Balance, Bandwidth, Buffer, EcnAt, EcnProfile, PfcPriority, PortConfig, Scheduling,
-    SwitchConfig, Trust,
+    Alpha, Balance, Bandwidth, Buffer, EcnAt, EcnProfile, Options, PfcPriority, PortConfig,
+    Scheduling, SwitchConfig, Trust,
 };
 use wire::{Mac, Mtu, Rate, Span};
 
@@ -80,6 +80,11 @@ pub struct SwitchProfile {
     pub dscp_map: [u8; 64],
     /// How flows are spread.
     pub balance: Balance,
+    /// The buffer's alpha halves its denominator with each doubling of the port's rate above this
+    /// one, as in the HPCC simulator.
+    pub alpha_rate: Option<Rate>,
+    /// Pauses last until they are taken back.
+    pub endless_pauses: bool,
     /// Seed of hashes and marks; each switch adds its number.
     pub seed: u64,
 }
@@ -114,6 +119,8 @@ impl SwitchProfile {
             trust: Trust::Dscp,
             dscp_map: SwitchConfig::DSCP_MAP,
             balance: Balance::Flow,
+            alpha_rate: None,
+            endless_pauses: false,
             seed: 1,
         }
     }
@@ -131,7 +138,34 @@ impl SwitchProfile {
             dscp_map: self.dscp_map,
             class_of: SwitchConfig::CLASS_OF,
         };
-        SwitchSpec { name, config, balance: self.balance }
+        let options = Options {
+            endless_pauses: self.endless_pauses,
+            port_alpha: wires.iter().map(|wire| self.alpha(wire.rate)).collect(),
+            ..Options::default()
+        };
+        SwitchSpec { name, config, balance: self.balance, options }
+    }
+
+    fn alpha(&self, rate: Rate) -> Option<Alpha> {
+        let base = self.alpha_rate?.as_bps().max(1);
+        let doublings = (rate.as_bps() / base).max(1).ilog2();
+        let Alpha { numerator, denominator } = self.buffer.alpha;
+        Some(Alpha { numerator, denominator: (denominator >> doublings).max(1) })
+    }
+
+    /// The HPCC simulator's switch: a reserve of 4 KiB, headroom of three delays, resume 3 KiB below
+    /// a threshold of an eighth of what is free (a quarter, a half … at faster ports than `nic`),
+    /// endless pauses, marks at dequeue by the port's rate, one flow hash.
+    pub fn hpcc(total: u64, nic: Rate, marking: Marking) -> Self {
+        let mut profile = Self::shared(total);
+        let lossless =
+            Lossless { headroom: Headroom::Hpcc, xoff: None, xon_offset: 3 * 1024, quanta: 0xFFFF };
+        // It keeps reserve and headroom once for a port: one priority is used.
+        profile.lossless[3] = Some(lossless);
+        profile.marking[3] = Some(marking);
+        profile.alpha_rate = Some(nic);
+        profile.endless_pauses = true;
+        profile
     }
 
     fn port(&self, wire: &Wire) -> PortConfig {
@@ -191,6 +225,7 @@ pub fn connectx(line: Rate) -> NicSpec {
     NicSpec {
         mtu: Mtu::B1024,
         ack_delay: Span::ZERO,
+        segment: None,
         congestion: Congestion { control, line, notification: Notification::VENDOR },
     }
 }

@@ -201,6 +201,9 @@ fn host(
         let line = network.cables[end.cable as usize].rate;
         device.set_congestion(Congestion { line, ..spec.nic.congestion });
     }
+    if let Some(bytes) = spec.nic.segment {
+        device.set_segment(bytes);
+    }
     let app = App::new(&mut device, spec.nic.mtu).map_err(|e| failed(&e))?;
     let end = ports[index].first();
     let cable = end.map(|end| sender(network, end));
@@ -304,7 +307,8 @@ fn switching(
     if has != wants {
         return Err(failed(&format!("{wants} ports are configured, {has} have cables")));
     }
-    let mut switch = Switch::new(spec.config.clone()).map_err(|e| failed(&e))?;
+    let built = Switch::with_options(spec.config.clone(), spec.options.clone());
+    let mut switch = built.map_err(|e| failed(&e))?;
     switch.set_balance(spec.balance);
     let senders = ports[node].iter().map(|end| sender(network, end)).collect();
     Ok(Switching::new(node as u32, switch, senders))

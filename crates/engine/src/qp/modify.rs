@@ -111,6 +111,7 @@ impl QueuePair {
     ) {
         let mut facts = facts_of(self.facts.index, self.facts.qpn, &self.init, &self.attr);
         (facts.peer, facts.path) = (self.facts.peer, self.facts.path);
+        facts.mtu = facts.mtu.min(sh.segment);
         facts.timeout = facts.timeout.map(|timeout| timeout.max(sh.least_timeout));
         self.facts = facts;
         self.set_state(to);

@@ -225,6 +225,7 @@ fn nic(at: Text<'_>, nic: &Nic, line: Rate) -> Result<NicSpec, ScenarioError> {
     Ok(NicSpec {
         mtu,
         ack_delay: Span::ZERO,
+        segment: None,
         congestion: Congestion { control, line, notification },
     })
 }
