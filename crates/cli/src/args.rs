@@ -13,6 +13,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::cmd::doctor::args::DoctorArgs;
 use crate::cmd::perf::plan::{PerfRecord, Plan};
+use crate::cmd::sim::args::SimArgs;
 use crate::error::{Failure, Result};
 
 pub(crate) use audit::{Amount, AuditArgs, AuditCommand, DecodeArgs, Expect};
@@ -30,6 +31,7 @@ pub(crate) enum Command {
     Stat(StatArgs),
     Audit(Box<AuditArgs>),
     Doctor(DoctorArgs),
+    Sim(SimArgs),
     TcpPeer(IpAddr),
 }
 
@@ -43,6 +45,7 @@ Examples:
   crocevia stat -w                               what running programs send and receive
   crocevia audit trace.pcapng                    what is wrong in a captured network, and why
   crocevia doctor                                what is misconfigured on this host
+  crocevia sim scenarios/victim.toml             what a RoCE network does, simulated
 
 Environment:
   CROCEVIA_ADDR     address or interface that the device is to have (--addr)
@@ -74,6 +77,7 @@ enum CommandRecord {
     Stat(StatArgs),
     Audit(Box<AuditArgs>),
     Doctor(DoctorArgs),
+    Sim(SimArgs),
     #[command(hide = true)]
     TcpPeer(TcpPeerRecord),
 }
@@ -354,6 +358,7 @@ fn plan(record: CommandRecord) -> Result<Command> {
         CommandRecord::Stat(args) => Command::Stat(args),
         CommandRecord::Audit(args) => Command::Audit(args),
         CommandRecord::Doctor(args) => Command::Doctor(args),
+        CommandRecord::Sim(args) => Command::Sim(args),
         CommandRecord::TcpPeer(TcpPeerRecord { addr, port: _, announce: _ }) => {
             Command::TcpPeer(addr)
         }

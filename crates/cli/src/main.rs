@@ -38,6 +38,7 @@ fn dispatch(command: Command) -> Result<()> {
         Command::Stat(args) => cmd::stat::run(&args),
         Command::Audit(args) => cmd::audit::run(&args),
         Command::Doctor(args) => cmd::doctor::run(&args),
+        Command::Sim(args) => cmd::sim::run(&args),
         Command::TcpPeer(addr) => cmd::demo::tcp_peer(addr),
     }
 }

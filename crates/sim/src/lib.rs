@@ -8,6 +8,7 @@
 
 mod app;
 mod cable;
+pub mod deadlock;
 pub mod draw;
 mod event;
 mod exchange;
@@ -20,6 +21,7 @@ pub mod plan;
 pub mod profile;
 pub mod routes;
 pub mod scenario;
+pub mod summary;
 mod switching;
 pub mod topology;
 pub mod units;

@@ -4,6 +4,7 @@ use engine::WcStatus;
 use switch::PortCounters;
 use wire::{Instant, Span};
 
+use crate::deadlock::Ring;
 use crate::network::NodeId;
 
 /// A flow.
@@ -64,4 +65,6 @@ pub struct Outcome {
     pub hops: u64,
     /// Flows of the plan that have not ended.
     pub unfinished: u64,
+    /// A ring of ports that stop each other.
+    pub ring: Option<Ring>,
 }

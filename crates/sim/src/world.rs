@@ -401,6 +401,11 @@ fn outcome(now: Instant, flows: u64, workers: Vec<Worker>) -> Outcome {
         nodes.extend(own.filter_map(|(index, node)| Some((index, node?))));
     }
     nodes.sort_by_key(|(index, _)| *index);
+    let switches = nodes.iter().filter_map(|(index, node)| match node {
+        Node::Switch(switching) => Some((*index as u32, &**switching)),
+        Node::Host(_) => None,
+    });
+    outcome.ring = crate::deadlock::find(now, &switches.collect());
     for (_, node) in nodes {
         match node {
             Node::Host(host) => {

@@ -64,3 +64,17 @@ fn a_write_takes_its_serialisation_time_and_the_way_back() {
     let expected = Rate::from_gbps(100).time_for(data + ack) + Span::from_us(2);
     assert_eq!(outcome.flows[0].completion_time(), Some(expected));
 }
+
+#[test]
+fn in_an_empty_network_a_flow_takes_the_ideal_time() {
+    for bytes in [1, 1024, 5000, 1_000_000] {
+        let network = pair(Framing::Ethernet);
+        let plan = Plan { connections: vec![connection(0, 1)], flows: vec![flow(bytes)] };
+        let ideal = sim::summary::Paths::new(&network).ideal(&plan, &plan.flows[0]);
+        let world = World::new(&network, &plan, 1).expect("a world");
+        let limits = Limits { until: Instant::from_ns(1_000_000_000), threads: 1 };
+        let took = world.run(limits, &mut |_, _| {}).flows[0].completion_time().expect("an end");
+        let slowdown = took.as_ps() as f64 / ideal.as_ps() as f64;
+        assert!((slowdown - 1.0).abs() < 1e-3, "{bytes} bytes: {took:?} and {ideal:?}");
+    }
+}

@@ -19,7 +19,11 @@ fn network(control: Control) -> Network {
         mtu: Mtu::B1024,
         ack_delay: Span::ZERO,
         segment: Some(1000),
-        congestion: Congestion { control, line: NIC, notification: Notification { spacing: Span::ZERO, ..Notification::VENDOR } },
+        congestion: Congestion {
+            control,
+            line: NIC,
+            notification: Notification { spacing: Span::ZERO, ..Notification::VENDOR },
+        },
     };
     let host = |i| HostSpec { name: format!("h{i}"), address: None, nic: nic.clone() };
     let cable = |a, b, gbps| Cable {

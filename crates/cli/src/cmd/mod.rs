@@ -8,6 +8,7 @@ pub(crate) mod gids;
 pub(crate) mod link;
 pub(crate) mod perf;
 pub(crate) mod run;
+pub(crate) mod sim;
 pub(crate) mod stat;
 
 use crocevia::DeviceInfo;
