@@ -55,7 +55,7 @@ pub struct PfcPriority {
 pub struct Buffer {
     /// All bytes.
     pub total: u64,
-    /// Bytes kept for each port and priority.
+    /// Bytes kept for each port and lossless priority.
     pub reserve: u64,
     /// What an ingress port and priority may take of the free shared pool.
     pub alpha: Alpha,

@@ -8,10 +8,22 @@
 //! [`Switch::poll_transmit`] picks a queue (`schedule`) and releases the buffer.
 #![forbid(unsafe_code)]
 
+mod balance;
+mod buffer;
+mod classify;
 pub mod config;
 pub mod counters;
+pub mod ecn;
+mod forward;
 pub mod frame;
+pub mod hash;
+pub mod options;
+mod pfc;
+mod port;
+mod schedule;
 pub mod switch;
+mod timers;
+mod validate;
 
 pub use config::{
     Alpha, Bandwidth, Buffer, EcnAt, EcnProfile, PfcPriority, PortConfig, Scheduling, SwitchConfig,
@@ -19,4 +31,5 @@ pub use config::{
 };
 pub use counters::{DropCause, PortCounters, PriorityCounters};
 pub use frame::{Content, Frame, Header, Net, Ports};
+pub use options::Options;
 pub use switch::{Balance, NextHop, PortId, Switch, SwitchEvent};
