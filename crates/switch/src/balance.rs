@@ -5,6 +5,7 @@ use wire::Instant;
 use crate::forward::Way;
 use crate::frame::Net;
 use crate::hash;
+use crate::limits::FLOWLETS;
 use crate::switch::{Balance, NextHop};
 
 /// What the choice depends on beside the frame.
@@ -29,9 +30,6 @@ struct Flowlet {
     hop: u32,
     seen: Instant,
 }
-
-/// Flows whose bursts are told apart.
-const FLOWLETS: usize = 1 << 12;
 
 /// The next hop of a frame; none if all links are down.
 pub(crate) fn choose<F: Fn(u16) -> Option<u64>>(

@@ -46,6 +46,11 @@ pub(crate) struct Ingress {
 }
 
 impl Ingress {
+    /// Of frames that stop nobody.
+    pub(crate) fn lossy() -> Self {
+        Self { used: 0, headroom: 0, pfc: None, share: Share::Shift(0) }
+    }
+
     /// All bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.used + self.headroom

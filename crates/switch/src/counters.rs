@@ -17,6 +17,8 @@ pub enum DropCause {
     Watchdog,
     /// It would leave where it came in.
     Reflection,
+    /// A copy for a mirror found no room.
+    Mirror,
 }
 
 /// Counters of a priority at a port.

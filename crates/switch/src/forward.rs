@@ -1,19 +1,20 @@
 //! Routes: which next hops an address has, by its longest prefix. Which of them a frame takes is
 //! `balance`'s.
 
-use wire::Gid;
+use wire::{Gid, Mac};
 
 use crate::hash::Table;
+use crate::limits::CACHED;
 use crate::switch::NextHop;
 
-/// Places of the cache of destinations.
-const CACHED: usize = 256;
 /// No way.
 const NONE: u32 = u32::MAX;
 
 /// Next hops that routes share.
 #[derive(Debug)]
 pub(crate) struct Way {
+    /// In place of hops: the MAC of a neighbour, whose port the bridge knows, and its VLAN.
+    pub(crate) bridged: Option<(Mac, u16)>,
     pub(crate) hops: Vec<NextHop>,
     /// Sum of the weights.
     pub(crate) total: u64,
@@ -37,28 +38,50 @@ pub(crate) struct Routes {
     lengths: Vec<Length>,
     ways: Vec<Way>,
     known: Table<Vec<NextHop>, u32>,
+    known_bridged: Table<(Mac, u16), u32>,
     cache: Vec<(u128, u32)>,
 }
 
 impl Routes {
     pub(crate) fn new() -> Self {
-        Self { lengths: Vec::new(), ways: Vec::new(), known: Table::default(), cache: Vec::new() }
+        Self {
+            lengths: Vec::new(),
+            ways: Vec::new(),
+            known: Table::default(),
+            known_bridged: Table::default(),
+            cache: Vec::new(),
+        }
     }
 
     /// Sets a route, or with no hops takes it away.
     pub(crate) fn set(&mut self, prefix: Gid, bits: u8, hops: Vec<NextHop>) {
+        let way = if hops.is_empty() { None } else { Some(self.way(hops)) };
+        self.place(prefix, bits, way);
+    }
+
+    /// Sets a route to a neighbour of the bridge.
+    pub(crate) fn set_bridged(&mut self, prefix: Gid, bits: u8, mac: Mac, vlan: u16) {
+        let number = self.ways.len() as u32;
+        let way = *self.known_bridged.entry((mac, vlan)).or_insert(number);
+        if way == number {
+            let bridged = Some((mac, vlan));
+            self.ways.push(Way { bridged, hops: Vec::new(), total: 0, even: true, turn: 0 });
+        }
+        self.place(prefix, bits, Some(way));
+    }
+
+    fn place(&mut self, prefix: Gid, bits: u8, way: Option<u32>) {
         let mask = u128::MAX.checked_shl(128 - u32::from(bits.min(128))).unwrap_or(0);
         let prefix = u128::from_be_bytes(prefix.0) & mask;
         self.cache.clear();
         // The more bits, the greater the mask.
         let place = self.lengths.binary_search_by(|length| mask.cmp(&length.mask));
-        if hops.is_empty() {
+        let Some(way) = way else {
             if let Ok(place) = place {
                 self.lengths[place].routes.remove(&prefix);
             }
             return;
-        }
-        let way = self.way(hops);
+        };
         let place = place.unwrap_or_else(|place| {
             self.lengths.insert(place, Length { mask, routes: Table::default() });
             place
@@ -78,7 +101,7 @@ impl Routes {
         let total = hops.iter().map(|hop| u64::from(hop.weight)).sum();
         let even = hops.iter().all(|hop| hop.weight == hops[0].weight);
         self.known.insert(hops.clone(), number);
-        self.ways.push(Way { hops, total, even, turn: 0 });
+        self.ways.push(Way { bridged: None, hops, total, even, turn: 0 });
         number
     }
 

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod balance;
+mod bridge;
 mod buffer;
 mod classify;
 pub mod config;
@@ -17,6 +18,7 @@ pub mod ecn;
 mod forward;
 pub mod frame;
 pub mod hash;
+mod limits;
 pub mod options;
 mod pfc;
 mod port;
@@ -24,6 +26,7 @@ mod schedule;
 pub mod switch;
 mod timers;
 mod validate;
+mod watchdog;
 
 pub use config::{
     Alpha, Bandwidth, Buffer, EcnAt, EcnProfile, PfcPriority, PortConfig, Scheduling, SwitchConfig,
@@ -31,5 +34,6 @@ pub use config::{
 };
 pub use counters::{DropCause, PortCounters, PriorityCounters};
 pub use frame::{Content, Frame, Header, Net, Ports};
-pub use options::Options;
+pub use options::{Mirror, Options, PortVlans, StormAction, Watchdog};
 pub use switch::{Balance, NextHop, PortId, Switch, SwitchEvent};
+pub use watchdog::StormCounters;

@@ -12,6 +12,8 @@ use crate::frame::Frame;
 use crate::options::Options;
 use crate::pfc::Pauses;
 use crate::schedule::Turns;
+use crate::switch::PortId;
+use crate::watchdog::Watch;
 
 /// A frame that waits, and where its room in the buffer has to be given back.
 #[derive(Debug)]
@@ -47,6 +49,18 @@ pub(crate) struct Port<B> {
     pub(crate) ingress: [Ingress; 8],
     pub(crate) pauses: Pauses,
     pub(crate) counters: PortCounters,
+    /// Queues in a storm of pauses.
+    pub(crate) storming: u8,
+    /// Queues whose frames the watchdog drops.
+    pub(crate) barred: u8,
+    /// Priorities whose frames from this port the watchdog drops.
+    pub(crate) deaf: u8,
+    /// Priorities whose pauses the watchdog ignores.
+    pub(crate) ignored: u8,
+    /// The watchdog's view of each priority.
+    pub(crate) watches: Option<Box<[Watch; 8]>>,
+    /// Where copies of what leaves go.
+    pub(crate) mirror: Option<PortId>,
     /// The driver waits to be told of something to send.
     pub(crate) idle: bool,
 }
@@ -56,6 +70,7 @@ impl<B> Port<B> {
         let own = &config.ports[index];
         let alpha = options.port_alpha.get(index).copied().flatten();
         let share = Share::new(alpha.unwrap_or(config.buffer.alpha));
+        let mut mirrors = options.mirrors.iter();
         let queue = |queue: usize| Queue {
             entries: VecDeque::new(),
             bytes: 0,
@@ -74,6 +89,12 @@ impl<B> Port<B> {
             ingress: own.pfc.map(|pfc| Ingress { used: 0, headroom: 0, pfc, share }),
             pauses: Pauses::new(quanta, own.link_pause),
             counters: PortCounters::default(),
+            storming: 0,
+            barred: 0,
+            deaf: 0,
+            ignored: 0,
+            watches: options.watchdog.map(|_| Box::new([Watch::new(); 8])),
+            mirror: mirrors.find(|mirror| usize::from(mirror.of) == index).map(|m| m.to),
             idle: true,
         }
     }

@@ -2,20 +2,27 @@
 
 use std::collections::VecDeque;
 
-use wire::mac_control::MacControl;
 use wire::{Gid, Instant, Mac, Span};
 
-use crate::balance::{self, Flowlets, View};
-use crate::buffer::Memory;
+use crate::balance::Flowlets;
+use crate::bridge::Bridge;
+use crate::buffer::{Ingress, Memory};
 use crate::classify::Classifier;
 use crate::config::{EcnAt, SwitchConfig};
 use crate::counters::{DropCause, PortCounters};
 use crate::forward::Routes;
 use crate::frame::{Content, Frame};
+use crate::limits::SPARE;
 use crate::options::Options;
 use crate::port::{Entry, Port};
-use crate::schedule::bits;
 use crate::timers::Timers;
+
+mod path;
+mod pausing;
+mod store;
+mod storm;
+
+use path::Path;
 
 /// A port of a switch, counted from 0.
 pub type PortId = u16;
@@ -73,8 +80,15 @@ pub struct Switch<B> {
     memory: Memory,
     routes: Routes,
     flowlets: Flowlets,
+    bridge: Bridge,
+    /// Sources of frames to be routed are learned too: routes lead to neighbours by their MAC.
+    learns: bool,
     ports: Vec<Port<B>>,
     timers: Timers,
+    /// Copies for mirrors.
+    mirrored: Ingress,
+    /// The watchdog's timer runs.
+    watching: bool,
     /// Ports to name.
     ready: VecDeque<PortId>,
     events: VecDeque<SwitchEvent>,
@@ -104,8 +118,12 @@ impl<B: Clone> Switch<B> {
             memory: Memory::new(&config.buffer, kept),
             routes: Routes::new(),
             flowlets: Flowlets::default(),
+            bridge: Bridge::new(config.ports.len(), &options.vlans, options.ageing),
+            learns: false,
+            mirrored: Ingress::lossy(),
+            watching: false,
             ports: (0..config.ports.len()).map(|i| Port::new(&config, &options, i)).collect(),
-            timers: Timers::new(config.ports.len() * SLOTS),
+            timers: Timers::new(config.ports.len() * SLOTS + 1),
             ready: VecDeque::new(),
             events: VecDeque::new(),
             drawn: config.seed,
@@ -132,6 +150,14 @@ impl<B: Clone> Switch<B> {
         self.routes.set(prefix, bits, hops);
     }
 
+    /// Adds a route to a neighbour in a VLAN (0 without VLANs) by its MAC. The port is the one
+    /// behind which the MAC was last seen; if it has not been for [`Options::ageing`], packets are
+    /// flooded (or dropped, see [`Options::drop_incomplete`]).
+    pub fn set_bridged_route(&mut self, prefix: Gid, bits: u8, mac: Mac, vlan: u16) {
+        self.learns = true;
+        self.routes.set_bridged(prefix, bits, mac, vlan);
+    }
+
     /// How flows are spread.
     pub fn set_balance(&mut self, balance: Balance) {
         self.balance = balance;
@@ -144,142 +170,36 @@ impl<B: Clone> Switch<B> {
             Content::Control(control) => {
                 let control = *control;
                 self.obey(now, port, control);
-                self.spare.push(frame);
+                if self.spare.len() < SPARE {
+                    self.spare.push(frame);
+                }
                 return;
             }
             Content::Lldp(_) => return,
             Content::Data(_) => {}
         }
+        if !at.up {
+            return self.drop_frame(port, 0, DropCause::LinkDown);
+        }
         let priority = self.classifier.priority(&frame.header);
         let counters = &mut at.counters.priorities[usize::from(priority)];
         counters.rx_frames += 1;
         counters.rx_bytes += u64::from(frame.length);
-        match self.route(now, &mut frame) {
-            Ok(to) => self.enqueue((port, priority), to, frame),
+        if at.storming | at.deaf != 0 {
+            let deaf = at.deaf >> priority & 1 == 1;
+            self.count_storm(port, priority, |storm| {
+                storm.rx_ok += u64::from(!deaf);
+                storm.rx_drop += u64::from(deaf);
+            });
+            if deaf {
+                return self.drop_frame(port, priority, DropCause::Watchdog);
+            }
+        }
+        match self.path(now, port, priority, &mut frame) {
+            Ok(Path::Port(to)) => self.enqueue((port, priority), to, frame),
+            Ok(Path::Flood(vlan)) => self.flood((port, priority), vlan, frame),
             Err(cause) => self.drop_frame(port, priority, cause),
         }
-    }
-
-    /// Finds where a frame goes, and rewrites it for that.
-    fn route(&mut self, now: Instant, frame: &mut Frame<B>) -> Result<PortId, DropCause> {
-        let net = frame.header.net.as_mut().ok_or(DropCause::NoRoute)?;
-        if net.hop_limit <= 1 {
-            return Err(DropCause::HopLimit);
-        }
-        let way = self.routes.find(net.destination).ok_or(DropCause::NoRoute)?;
-        let ports = &self.ports;
-        let load = |port: u16| {
-            ports.get(usize::from(port)).filter(|port| port.up).map(|port| port.waiting)
-        };
-        let seed = self.config.seed;
-        let mut view = View { now, seed, load, flowlets: &mut self.flowlets };
-        let hop = balance::choose(self.balance, way, net, &mut view);
-        let hop = hop.ok_or(DropCause::LinkDown)?;
-        net.hop_limit -= 1;
-        frame.header.destination = hop.mac;
-        if let Some(port) = self.ports.get(usize::from(hop.port)) {
-            frame.header.source = port.mac;
-        }
-        Ok(hop.port)
-    }
-
-    /// Asks for room and puts a frame into its queue.
-    fn enqueue(&mut self, (port, priority): (PortId, u8), to: PortId, mut frame: Box<Frame<B>>) {
-        let queue = self.classifier.queue(priority);
-        let Some(egress) = self.ports.get(usize::from(to)).filter(|egress| egress.up) else {
-            return self.drop_frame(port, priority, DropCause::LinkDown);
-        };
-        let queued = egress.queues[usize::from(queue)].bytes;
-        let Some(at) = self.ports.get_mut(usize::from(port)) else { return };
-        let ingress = &mut at.ingress[usize::from(priority)];
-        let Some(charge) = self.memory.charge(frame.length) else {
-            return self.drop_frame(port, priority, DropCause::Buffer);
-        };
-        if let Err(cause) = self.memory.admit(ingress, queued, u64::from(charge)) {
-            return self.drop_frame(port, priority, cause);
-        }
-        let watermark = &mut at.counters.priorities[usize::from(priority)].ingress_watermark;
-        *watermark = ingress.bytes().max(*watermark);
-        let bit = 1 << priority;
-        if at.pauses.wanted & bit == 0 && self.memory.must_stop(ingress) {
-            self.want(port, priority, true);
-        }
-        let egress = &mut self.ports[usize::from(to)];
-        if let Some(red) = &mut egress.queues[usize::from(queue)].red
-            && red.profile.at == EcnAt::Enqueue
-            && red.marks(queued, &mut self.drawn)
-            && frame.mark_ce()
-        {
-            egress.counters.priorities[usize::from(queue)].ecn_marked += 1;
-        }
-        egress.push(queue, Entry { frame, charge, ingress: port, priority });
-        if egress.idle {
-            self.announce(to);
-        }
-    }
-
-    /// Counts a frame that does not go on.
-    fn drop_frame(&mut self, port: PortId, priority: u8, cause: DropCause) {
-        let Some(at) = self.ports.get_mut(usize::from(port)) else { return };
-        *at.counters.dropped.entry(cause).or_default() += 1;
-        let counters = &mut at.counters.priorities[usize::from(priority & 7)];
-        match cause {
-            DropCause::Headroom => counters.rx_buf_discard += 1,
-            DropCause::Buffer => counters.rx_cong_discard += 1,
-            _ => {}
-        }
-    }
-
-    /// The neighbour at a port ought to rest a priority, or may go on.
-    fn want(&mut self, port: PortId, priority: u8, rest: bool) {
-        let index = usize::from(port);
-        let Some(at) = self.ports.get_mut(index) else { return };
-        let slot = index * SLOTS + usize::from(priority);
-        if rest {
-            at.pauses.wanted |= 1 << priority;
-        } else {
-            at.pauses.wanted &= !(1 << priority);
-            at.pauses.refresh &= at.pauses.wanted;
-            self.timers.clear(slot);
-        }
-        self.announce(port);
-    }
-
-    /// Names a port to the driver.
-    fn announce(&mut self, port: PortId) {
-        let Some(at) = self.ports.get_mut(usize::from(port)) else { return };
-        if at.idle && at.can_send() {
-            at.idle = false;
-            self.ready.push_back(port);
-        }
-    }
-
-    /// A pause frame has been received.
-    fn obey(&mut self, now: Instant, port: PortId, control: MacControl) {
-        let index = usize::from(port);
-        let Some(at) = self.ports.get_mut(index) else { return };
-        for priority in 0..8_u8 {
-            let quanta = match &control {
-                MacControl::Pause { quanta } if at.pauses.link => Some(*quanta),
-                MacControl::Pfc(pfc) if !at.pauses.link => pfc.get(priority),
-                _ => None,
-            };
-            let Some(quanta) = quanta else { continue };
-            let place = usize::from(priority);
-            at.counters.priorities[place].rx_pause += u64::from(quanta > 0);
-            if !at.pauses.link && at.ingress[place].pfc.is_none() {
-                continue;
-            }
-            let rate = (!self.options.endless_pauses).then_some(at.rate);
-            at.pauses.obey(now, priority, quanta, rate, &mut at.counters);
-            let slot = index * SLOTS + EXPIRY + place;
-            match at.pauses.until[place] {
-                Some(until) => self.timers.set(slot, until),
-                None => self.timers.clear(slot),
-            }
-        }
-        at.held = self.classifier.queues(at.pauses.stopped);
-        self.announce(port);
     }
 
     /// The link of a port went up or down.
@@ -299,6 +219,7 @@ impl<B: Clone> Switch<B> {
         at.held = 0;
         if !up {
             at.idle = true;
+            self.bridge.forget(port);
             for queue in 0..8 {
                 self.flush(port, queue, DropCause::LinkDown);
             }
@@ -306,30 +227,14 @@ impl<B: Clone> Switch<B> {
         self.announce(port);
     }
 
-    /// Drops all frames of a queue.
-    fn flush(&mut self, port: PortId, queue: u8, cause: DropCause) {
-        let pop = |ports: &mut [Port<B>]| ports.get_mut(usize::from(port))?.pop(queue);
-        while let Some(entry) = pop(&mut self.ports) {
-            self.release(&entry);
-            self.drop_frame(entry.ingress, entry.priority, cause);
-        }
-    }
-
-    /// Gives back the room of a frame that has left.
-    fn release(&mut self, entry: &Entry<B>) {
-        let Some(at) = self.ports.get_mut(usize::from(entry.ingress)) else { return };
-        let ingress = &mut at.ingress[usize::from(entry.priority)];
-        self.memory.release(ingress, u64::from(entry.charge));
-        let wanted = at.pauses.wanted >> entry.priority & 1 == 1;
-        if wanted && self.memory.may_resume(ingress) {
-            self.want(entry.ingress, entry.priority, false);
-        }
-    }
-
     /// Runs the timers that are due: pauses that expire, pauses to refresh, the watchdog, ageing.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some(slot) = self.timers.pop(now) {
             let (index, kind) = (slot / SLOTS, slot % SLOTS);
+            if index == self.ports.len() {
+                self.look(now);
+                continue;
+            }
             let Some(at) = self.ports.get_mut(index) else { continue };
             if kind < EXPIRY {
                 at.pauses.refresh |= at.pauses.wanted & 1 << kind;
@@ -368,31 +273,15 @@ impl<B: Clone> Switch<B> {
         }
         counters.tx_frames += 1;
         counters.tx_bytes += u64::from(entry.frame.length);
+        let (storming, mirror) = (at.storming >> queue & 1 == 1, at.mirror);
         self.release(&entry);
-        Some(entry.frame)
-    }
-
-    /// The pause frame that a port owes.
-    fn say(&mut self, now: Instant, port: PortId) -> Option<Box<Frame<B>>> {
-        let index = usize::from(port);
-        let at = self.ports.get_mut(index)?;
-        let (control, stops) = at.pauses.say()?;
-        for priority in bits(stops).map(usize::from) {
-            at.counters.priorities[priority].tx_pause += 1;
-            if !self.options.endless_pauses {
-                let quanta = at.pauses.quanta[priority] / 2;
-                let half = wire::mac_control::pause_time(quanta.max(1), at.rate);
-                self.timers.set(index * SLOTS + priority, now + half);
-            }
+        if storming {
+            self.count_storm(port, entry.priority, |storm| storm.tx_ok += 1);
         }
-        let frame = Frame::control(at.mac, control);
-        Some(match self.spare.pop() {
-            Some(mut place) => {
-                *place = frame;
-                place
-            }
-            None => Box::new(frame),
-        })
+        if let Some(to) = mirror {
+            self.mirror(port, to, &entry.frame);
+        }
+        Some(entry.frame)
     }
 
     /// A port that may have become able to send since it was named last.
