@@ -26,6 +26,8 @@ pub struct Congestion {
     pub line: Rate,
     /// When a receiver tells of marks.
     pub notification: Notification,
+    /// Bytes of a frame besides its payload that a rate counts; none: those of an Ethernet frame.
+    pub overhead: Option<u32>,
 }
 
 /// The notification point: how a receiver of marked packets tells their sender.
@@ -56,6 +58,7 @@ impl Congestion {
         control: Control::None,
         line: Rate::from_gbps(100),
         notification: Notification::VENDOR,
+        overhead: None,
     };
 
     /// Whether packets say that they are ECN capable.

@@ -115,6 +115,7 @@ impl<M: HostMemory> Device<M> {
                 events: VecDeque::new(),
                 gids: config.gids,
                 ack_delay: config.ack_delay,
+                ack_interval: crate::limits::ACK_INTERVAL,
                 segment: u32::MAX,
                 congestion: crate::cc::Congestion::OFF,
                 credits: config.credits,
@@ -182,6 +183,12 @@ impl<M: HostMemory> Device<M> {
     /// Congestion control of connections that are made from now on; as after creation: none.
     pub fn set_congestion(&mut self, congestion: crate::cc::Congestion) {
         self.shared.congestion = congestion;
+    }
+
+    /// At least every so many packets one asks for an acknowledgement; as after creation:
+    /// [`ACK_INTERVAL`](crate::limits::ACK_INTERVAL).
+    pub fn set_ack_interval(&mut self, packets: u64) {
+        self.shared.ack_interval = packets.max(1);
     }
 
     /// Full packets of connections made from now on carry so many bytes where the path MTU is more:

@@ -36,6 +36,8 @@ pub const MAX_GROUPS: u32 = 256;
 pub const MAX_MEMBERS: u32 = 1 << 10;
 /// GIDs of a port.
 pub const MAX_GIDS: usize = 256;
+/// Most packets between two that ask for an acknowledgement.
+pub const ACK_INTERVAL: u64 = 64;
 /// An owed ACK may wait this long to leave behind the queue pair's own next packet.
 pub const ACK_DELAY: Span = Span::from_us(20);
 /// Least time without a sign of a peer before a live device probes for a lost tail.

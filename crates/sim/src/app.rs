@@ -10,7 +10,8 @@ use engine::{
     QpState, QpType, RecvRequest, RegionAttr, Remote, SendData, SendFlags, SendOp, SendRequest,
     Sge, WcData, WcOpcode, WcStatus,
 };
-use wire::{Gid, Instant, LKey, Mtu, Psn, QKey, Qpn, RKey};
+use hashbrown::HashMap;
+use wire::{Gid, Instant, LKey, Mtu, Path, Psn, QKey, Qpn, RKey};
 
 use crate::memory::Lengths;
 use crate::outcome::FlowRecord;
@@ -35,6 +36,8 @@ pub(crate) struct End {
     pub(crate) timeout: u8,
     pub(crate) retries: u8,
     pub(crate) opens: Instant,
+    /// UDP ports, where they are not the NIC's.
+    pub(crate) ports: Option<(u16, u16)>,
     /// Send requests at a time, and receive requests in all.
     pub(crate) depth: u32,
     pub(crate) receives: u64,
@@ -94,6 +97,8 @@ pub(crate) struct App {
     starting: BinaryHeap<Reverse<(u64, u32)>>,
     by_flow: BTreeMap<u32, u32>,
     by_number: BTreeMap<u32, u32>,
+    /// UDP ports by the peer's address and queue pair.
+    ports: HashMap<(Gid, u32), (u16, u16)>,
     pd: PdId,
     cq: (CqId, Arc<Cq>),
     lkey: LKey,
@@ -121,6 +126,7 @@ impl App {
             starting: BinaryHeap::new(),
             by_flow: BTreeMap::new(),
             by_number: BTreeMap::new(),
+            ports: HashMap::new(),
             pd,
             cq,
             lkey: keys.lkey,
@@ -136,6 +142,9 @@ impl App {
         for (index, end) in self.ends.iter().enumerate() {
             self.opening.push(Reverse((end.opens.as_ps(), index as u32)));
             self.by_number.insert(end.number.get(), index as u32);
+            if let Some(ports) = end.ports {
+                self.ports.insert((end.av.dgid, end.peer.get()), ports);
+            }
         }
         for (index, asked) in self.asked.iter().enumerate() {
             self.by_flow.insert(asked.flow, index as u32);
@@ -143,6 +152,14 @@ impl App {
                 self.starting.push(Reverse((asked.start.as_ps(), index as u32)));
             }
         }
+    }
+
+    /// The UDP ports of packets to a queue pair, where they are not the NIC's.
+    pub(crate) fn ports_to(&self, path: &Path, to: Qpn) -> Option<(u16, u16)> {
+        if self.ports.is_empty() {
+            return None;
+        }
+        self.ports.get(&(path.destination, to.get())).copied()
     }
 
     /// When something opens or starts next.

@@ -1,10 +1,13 @@
 //! The sending end of a cable: when it is free, and when what is sent arrives.
 
+use engine::{Chance, FaultItem, FaultSpec, FaultStage};
 use wire::{Instant, Rate, Span};
 
 use crate::event::{Event, Queue};
 use crate::exchange::Outbox;
 use crate::frame::{Boxed, Framing};
+use crate::network::Cable;
+use crate::switching::is_data;
 
 /// A port's end of a cable.
 #[derive(Debug)]
@@ -21,6 +24,49 @@ pub(crate) struct Sender {
     /// Bytes sent, gaps excluded.
     pub(crate) bytes: u64,
     pub(crate) frames: u64,
+    faults: Option<Box<Faults>>,
+}
+
+/// What a cable does to frames besides carrying them: the engine's stage, and losses by number.
+#[derive(Debug)]
+struct Faults {
+    stage: FaultStage<Carried>,
+    drop_every: Option<u64>,
+    /// Data packets so far.
+    data: u64,
+}
+
+/// A frame in a fault stage.
+#[derive(Clone, Debug)]
+struct Carried(Boxed);
+
+impl FaultItem for Carried {
+    fn wire_len(&self) -> u64 {
+        u64::from(self.0.length)
+    }
+
+    fn mark_ce(&mut self) -> bool {
+        self.0.mark_ce()
+    }
+
+    fn corrupt(&mut self, _: u64) -> bool {
+        // A receiver drops it for its check sequence.
+        false
+    }
+}
+
+impl Faults {
+    /// What arrives of a frame that is sent at `now`.
+    fn pass(&mut self, now: Instant, frame: Boxed) -> Option<Boxed> {
+        if is_data(&frame) {
+            self.data += 1;
+            if self.drop_every.is_some_and(|every| self.data.is_multiple_of(every)) {
+                return None;
+            }
+        }
+        self.stage.push(now, Carried(frame));
+        self.stage.pop(now).map(|delivered| delivered.item.0)
+    }
 }
 
 impl Sender {
@@ -41,7 +87,20 @@ impl Sender {
             sequence: 0,
             bytes: 0,
             frames: 0,
+            faults: None,
         }
+    }
+
+    /// The same with the faults of a cable; `stream` tells its directions apart.
+    #[must_use]
+    pub(crate) fn with_faults(mut self, cable: &Cable, seed: u64, stream: u64) -> Self {
+        if cable.loss_ppb > 0 || cable.drop_every.is_some() {
+            let loss = Chance::from_ppb(cable.loss_ppb);
+            let stage = FaultStage::new(FaultSpec { loss, seed, ..FaultSpec::NONE }, stream);
+            let drop_every = cable.drop_every.filter(|every| *every > 0);
+            self.faults = Some(Box::new(Faults { stage, drop_every, data: 0 }));
+        }
+        self
     }
 
     /// Whether a frame may be sent now; if not, an event tells when.
@@ -71,6 +130,13 @@ impl Sender {
         }
         self.busy_until = now + span;
         self.sequence = self.sequence.wrapping_add(1);
+        let frame = match &mut self.faults {
+            None => frame,
+            Some(faults) => match faults.pass(now, frame) {
+                Some(frame) => frame,
+                None => return,
+            },
+        };
         out.send(Event::arrive(self.busy_until + self.delay, self.peer, self.sequence, frame));
     }
 }

@@ -66,7 +66,8 @@ impl Framing {
                 };
                 (ETHERNET + network + transport).max(SHORTEST)
             }
-            Self::Hpcc => (48 + payload).max(60),
+            Self::Hpcc if payload == 0 => 60,
+            Self::Hpcc => 48 + payload,
         }
     }
 }
@@ -115,7 +116,8 @@ pub(crate) fn pack(
         protocol: 17,
         ports: Ports { source: path.source_port, destination: wire::ROCE_PORT },
     });
-    let length = framing.length(path, packet.wire_len() as u32, packet.length);
+    let payload = if packet.carries_data() { packet.length } else { 0 };
+    let length = framing.length(path, packet.wire_len() as u32, payload);
     let tag = net.is_none().then_some((0, path.priority));
     let roce = Roce {
         path: *path,

@@ -1,7 +1,7 @@
 //! A host: the NIC engine, its cable, and the programs.
 
 use engine::{Device, Event as NicEvent, Priorities, Train, TrainLimits};
-use switch::Content;
+use switch::{Content, Ports};
 use wire::mac_control::{MacControl, pause_time};
 use wire::{Instant, Mac};
 
@@ -14,6 +14,9 @@ use crate::memory::Lengths;
 use crate::outcome::PauseRecord;
 use crate::switching::{is_data, note};
 
+/// DSCP of acknowledgements with a class of their own.
+const ACKS: u8 = 48;
+
 /// A host.
 #[derive(Debug)]
 pub(crate) struct Host {
@@ -25,6 +28,8 @@ pub(crate) struct Host {
     pub(crate) hops: u64,
     pub(crate) macs: (Mac, Mac),
     pub(crate) framing: Framing,
+    /// Acknowledgements have a class of their own.
+    pub(crate) acks_apart: bool,
     train: Train,
     wake: Option<Instant>,
 }
@@ -48,6 +53,7 @@ impl Host {
             hops: 0,
             macs,
             framing,
+            acks_apart: false,
             train,
             wake: Some(Instant::ZERO),
         }
@@ -145,7 +151,15 @@ impl Host {
                 return true;
             };
             debug_assert!(self.train.packets.len() == 1);
-            let frame = pack(self.framing, self.macs, path, packet, None);
+            let mut path = *path;
+            let ports = self.app.ports_to(&path, packet.bth.dest_qp);
+            if self.acks_apart && !packet.carries_data() {
+                path.traffic_class = ACKS << 2 | path.traffic_class & 3;
+            }
+            let mut frame = pack(self.framing, self.macs, &path, packet, None);
+            if let (Some((source, destination)), Some(net)) = (ports, &mut frame.header.net) {
+                net.ports = Ports { source, destination };
+            }
             sender.send(now, pool.wrap(frame), out);
         }
         false

@@ -14,6 +14,7 @@ mod event;
 mod exchange;
 pub mod frame;
 mod host;
+pub mod hpcc;
 mod memory;
 pub mod network;
 pub mod outcome;

@@ -47,13 +47,24 @@ pub struct NicSpec {
     pub ack_delay: Span,
     /// Payload of a full packet, where it is less than the MTU.
     pub segment: Option<u32>,
+    /// At least every so many packets one asks for an acknowledgement.
+    pub ack_interval: u64,
+    /// Acknowledgements go by DSCP 48 in place of that of their data.
+    pub acks_apart: bool,
     /// Congestion control; the line's rate is that of the cable.
     pub congestion: Congestion,
 }
 
 impl Default for NicSpec {
     fn default() -> Self {
-        Self { mtu: Mtu::B1024, ack_delay: Span::ZERO, segment: None, congestion: Congestion::OFF }
+        Self {
+            mtu: Mtu::B1024,
+            ack_delay: Span::ZERO,
+            segment: None,
+            ack_interval: engine::limits::ACK_INTERVAL,
+            acks_apart: false,
+            congestion: Congestion::OFF,
+        }
     }
 }
 
@@ -81,6 +92,22 @@ pub struct Cable {
     pub rate: Rate,
     /// Time from one end to the other.
     pub delay: Span,
+    /// Chance that a frame is lost, in parts of 10^9.
+    pub loss_ppb: u32,
+    /// Each direction loses every data packet whose number, from 1, is a multiple of this.
+    pub drop_every: Option<u64>,
+}
+
+impl Cable {
+    /// A cable between nodes 0 and 1 that loses nothing: 100 Gb/s, no delay.
+    pub const PERFECT: Self = Self {
+        a: NodeId(0),
+        b: NodeId(1),
+        rate: Rate::from_gbps(100),
+        delay: Span::ZERO,
+        loss_ppb: 0,
+        drop_every: None,
+    };
 }
 
 impl Network {

@@ -26,6 +26,9 @@ pub struct Connection {
     pub priority: u8,
     /// Entropy for ECMP, 20 bits: the UDP source port is made of it and the queue pair numbers.
     pub flow_label: u32,
+    /// UDP ports of what `a` sends, source and destination, in place of those (the other way round
+    /// for `b`).
+    pub ports: Option<(u16, u16)>,
     /// When both ends make their queue pair.
     pub opens: Instant,
     /// ACK timeout code: 4.096 µs × 2^code; 0: none.

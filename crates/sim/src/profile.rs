@@ -226,6 +226,13 @@ pub fn connectx(line: Rate) -> NicSpec {
         mtu: Mtu::B1024,
         ack_delay: Span::ZERO,
         segment: None,
-        congestion: Congestion { control, line, notification: Notification::VENDOR },
+        ack_interval: engine::limits::ACK_INTERVAL,
+        acks_apart: false,
+        congestion: Congestion {
+            control,
+            line,
+            notification: Notification::VENDOR,
+            overhead: None,
+        },
     }
 }

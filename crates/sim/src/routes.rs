@@ -54,8 +54,8 @@ pub(crate) fn assign(network: &Network, ports: &[Vec<PortEnd>]) -> (Vec<Gid>, Ve
     (gids, blocks)
 }
 
-/// For each switch, in order: the ports that lead on a shortest path to `to`, ascending; empty
-/// where none does.
+/// For each switch, in order: the ports that lead on a shortest path to `to`, by the number of the
+/// node there; empty where none does.
 pub(crate) fn towards(network: &Network, ports: &[Vec<PortEnd>], to: NodeId) -> Vec<Vec<u16>> {
     let mut distance = vec![u32::MAX; network.nodes()];
     distance[to.0 as usize] = 0;
@@ -78,7 +78,9 @@ pub(crate) fn towards(network: &Network, ports: &[Vec<PortEnd>], to: NodeId) -> 
             far != u32::MAX && own != u32::MAX && far + 1 == own
         };
         let all = ports[hosts + index].iter().enumerate();
-        all.filter(|(_, end)| nearer(end)).map(|(port, _)| port as u16).collect()
+        let mut found: Vec<_> = all.filter(|(_, end)| nearer(end)).collect();
+        found.sort_by_key(|(port, end)| (end.peer, *port));
+        found.into_iter().map(|(port, _)| port as u16).collect()
     };
     (0..network.switches.len()).map(of).collect()
 }

@@ -119,6 +119,7 @@ impl Builder<'_> {
             b: NodeId(b),
             rate: wire.rate,
             delay: wire.delay,
+            ..Cable::PERFECT
         };
         let access = self.hosts.iter().enumerate();
         let mut cables: Vec<Cable> =
@@ -208,7 +209,7 @@ fn pair(parts: &Parts) -> Network {
     let Wire { rate, delay } = parts.access;
     Network {
         hosts: vec![host("h0"), host("h1")],
-        cables: vec![Cable { a: NodeId(0), b: NodeId(1), rate, delay }],
+        cables: vec![Cable { rate, delay, ..Cable::PERFECT }],
         ..Network::default()
     }
 }

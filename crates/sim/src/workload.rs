@@ -79,6 +79,7 @@ impl<'a> Planner<'a> {
             dscp,
             priority: 0,
             flow_label,
+            ports: None,
             opens,
             timeout,
             retries,

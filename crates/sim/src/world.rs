@@ -78,7 +78,7 @@ impl World {
         }
         let mut nodes: Vec<_> = nodes.into_iter().map(|h| Some(Node::Host(Box::new(h)))).collect();
         for index in 0..network.switches.len() {
-            let switching = switching(network, &ports, index)?;
+            let switching = switching(network, &ports, index, seed)?;
             nodes.push(Some(Node::Switch(Box::new(switching))));
         }
         route(network, &ports, &gids, &blocks, &mut nodes);
@@ -165,10 +165,15 @@ fn check(network: &Network, plan: &Plan) -> Result<(), BuildError> {
 }
 
 /// A cable's sending end at a node's port.
-fn sender(network: &Network, end: &PortEnd) -> Sender {
+fn sender(network: &Network, end: &PortEnd, seed: u64) -> Sender {
     let cable = &network.cables[end.cable as usize];
     let peer = (end.peer.0, end.peer_port);
-    Sender::new(peer, (cable.rate, cable.delay), network.framing, network.whole_ns)
+    let direction = u64::from(end.peer == cable.b);
+    Sender::new(peer, (cable.rate, cable.delay), network.framing, network.whole_ns).with_faults(
+        cable,
+        seed,
+        u64::from(end.cable) << 1 | direction,
+    )
 }
 
 fn host(
@@ -201,15 +206,18 @@ fn host(
         let line = network.cables[end.cable as usize].rate;
         device.set_congestion(Congestion { line, ..spec.nic.congestion });
     }
+    device.set_ack_interval(spec.nic.ack_interval);
     if let Some(bytes) = spec.nic.segment {
         device.set_segment(bytes);
     }
     let app = App::new(&mut device, spec.nic.mtu).map_err(|e| failed(&e))?;
     let end = ports[index].first();
-    let cable = end.map(|end| sender(network, end));
+    let cable = end.map(|end| sender(network, end, seed));
     let gateway = end.map_or(Mac([0; 6]), |end| mac(end.peer.0, end.peer_port));
     let macs = (mac(index as u32, 0), gateway);
-    Ok(Host::new(index as u32, device, app, cable, macs, network.framing))
+    let mut host = Host::new(index as u32, device, app, cable, macs, network.framing);
+    host.acks_apart = spec.nic.acks_apart;
+    Ok(host)
 }
 
 /// A number drawn from the seed for something with a name (SplitMix64's last step).
@@ -250,11 +258,13 @@ fn program(hosts: &mut [Host], plan: &Plan, gids: &[Gid], seed: u64) {
             timeout: c.timeout,
             retries: c.retries,
             opens: c.opens,
+            ports: c.ports,
             depth: 0,
             receives: 0,
         };
-        let ends =
-            [(c.a, end(a, b, c.b, (psn(0), psn(1)))), (c.b, end(b, a, c.a, (psn(1), psn(0))))];
+        let back = c.ports.map(|(source, destination)| (destination, source));
+        let at_b = End { ports: back, ..end(b, a, c.a, (psn(1), psn(0))) };
+        let ends = [(c.a, end(a, b, c.b, (psn(0), psn(1)))), (c.b, at_b)];
         let [at_a, at_b] = ends.map(|(host, end)| {
             let all = &mut hosts[host.0 as usize].app.ends;
             all.push(end);
@@ -299,6 +309,7 @@ fn switching(
     network: &Network,
     ports: &[Vec<PortEnd>],
     index: usize,
+    seed: u64,
 ) -> Result<Switching, BuildError> {
     let spec = &network.switches[index];
     let node = network.hosts.len() + index;
@@ -310,7 +321,7 @@ fn switching(
     let built = Switch::with_options(spec.config.clone(), spec.options.clone());
     let mut switch = built.map_err(|e| failed(&e))?;
     switch.set_balance(spec.balance);
-    let senders = ports[node].iter().map(|end| sender(network, end)).collect();
+    let senders = ports[node].iter().map(|end| sender(network, end, seed)).collect();
     Ok(Switching::new(node as u32, switch, senders))
 }
 

@@ -16,6 +16,7 @@ fn pair(framing: Framing) -> Network {
             b: NodeId(1),
             rate: Rate::from_gbps(100),
             delay: Span::from_us(1),
+            ..Cable::PERFECT
         }],
         framing,
         ..Network::default()
@@ -29,6 +30,7 @@ fn connection(a: u32, b: u32) -> Connection {
         dscp: 26,
         priority: 0,
         flow_label: 0,
+        ports: None,
         opens: Instant::ZERO,
         timeout: 0,
         retries: 7,

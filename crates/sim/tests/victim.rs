@@ -19,10 +19,13 @@ fn network(control: Control) -> Network {
         mtu: Mtu::B1024,
         ack_delay: Span::ZERO,
         segment: Some(1000),
+        ack_interval: engine::limits::ACK_INTERVAL,
+        acks_apart: false,
         congestion: Congestion {
             control,
             line: NIC,
             notification: Notification { spacing: Span::ZERO, ..Notification::VENDOR },
+            overhead: Some(48),
         },
     };
     let host = |i| HostSpec { name: format!("h{i}"), address: None, nic: nic.clone() };
@@ -31,6 +34,7 @@ fn network(control: Control) -> Network {
         b: NodeId(b),
         rate: Rate::from_gbps(gbps),
         delay: Span::from_us(1),
+        ..Cable::PERFECT
     };
     let mut cables: Vec<_> = (0..5).map(|h| cable(h, 7, 100)).collect();
     cables.extend([cable(5, 8, 100), cable(6, 8, 100), cable(7, 8, 400)]);

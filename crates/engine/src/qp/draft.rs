@@ -12,8 +12,6 @@ use crate::train::Fragment;
 use crate::window;
 use crate::work::{Remote, SendOp};
 
-/// Most packets between two that ask for an acknowledgement.
-const ACK_REQUEST_EVERY: u64 = 64;
 /// With fewer end-to-end credits than this, each message asks: acknowledgements bring new ones.
 const CREDITS_LOW: u64 = 64;
 
@@ -64,7 +62,7 @@ impl Requester {
         let waits = self.awaits_ack();
         let last =
             next.last && (wqe.is_fetch() || (wqe.signaled && !waits) || !self.is_followed(q));
-        last || self.since_ack_request + 1 >= ack_every(sh.windows.packets(q.peer, full))
+        last || self.since_ack_request + 1 >= ack_every(sh, q, full)
             || (!waits && sh.windows.is_last(q.peer, full))
     }
 
@@ -143,7 +141,7 @@ impl Requester {
 }
 
 /// How many packets may go between two that ask for an acknowledgement, when the window holds
-/// `packets`: often enough that the window never stalls.
-fn ack_every(packets: u64) -> u64 {
-    (packets / 4).clamp(1, ACK_REQUEST_EVERY)
+/// packets of cost `full`: often enough that the window never stalls.
+fn ack_every<M>(sh: &Shared<M>, q: &Facts, full: u64) -> u64 {
+    (sh.windows.packets(q.peer, full) / 4).clamp(1, sh.ack_interval)
 }

@@ -110,6 +110,8 @@ pub(crate) struct Shared<M> {
     pub(crate) events: VecDeque<Event>,
     pub(crate) gids: Vec<GidEntry>,
     pub(crate) ack_delay: Span,
+    /// Most packets between two that ask for an acknowledgement.
+    pub(crate) ack_interval: u64,
     /// Payload of a full packet, where it is less than the path MTU.
     pub(crate) segment: u32,
     /// Congestion control.

@@ -11,7 +11,7 @@ use crate::memory::Payload;
 use crate::qp::QueuePair;
 use crate::qp::facts::{Draft, Shared};
 use crate::qp::flow::Note;
-use crate::train::{Train, TrainLimits};
+use crate::train::{Train, TrainLimits, TxPacket};
 
 /// Reserved bytes behind the BTH of a CNP.
 pub(crate) const CNP_RESERVED: u32 = 16;
@@ -57,7 +57,7 @@ impl Limit {
         let (Control::Dcqcn(p), Some(limiter)) = (&congestion.control, &mut self.limiter) else {
             return not_before;
         };
-        let bytes = link_bytes(train);
+        let bytes = link_bytes(train, congestion.overhead);
         limiter.sent(p, bytes);
         if !limiter.is_limited() || bytes == 0 {
             return None;
@@ -68,7 +68,7 @@ impl Limit {
 }
 
 /// Bytes of the packets of a train that carry data, as frames.
-fn link_bytes(train: &Train) -> u64 {
+fn link_bytes(train: &Train, overhead: Option<u32>) -> u64 {
     let Some(path) = &train.path else { return 0 };
     let network = match path.encapsulation {
         Encapsulation::RoceV2 if path.destination.is_ipv4() => 20 + 8,
@@ -76,7 +76,11 @@ fn link_bytes(train: &Train) -> u64 {
         Encapsulation::RoceV1 | Encapsulation::Infiniband => 40,
     };
     let data = train.packets.iter().filter(|packet| packet.carries_data());
-    data.map(|packet| (packet.wire_len() + network + 18) as u64).sum()
+    let bytes = |packet: &TxPacket| match overhead {
+        Some(overhead) => u64::from(packet.length) + u64::from(overhead),
+        None => (packet.wire_len() + network + 18) as u64,
+    };
+    data.map(bytes).sum()
 }
 
 impl QueuePair {

@@ -15,7 +15,7 @@ fn controlled(notification: Notification, dcqcn: Dcqcn) -> Bench {
     });
     let line = Rate::from_gbps(40);
     let control = Control::Dcqcn(dcqcn);
-    b.host.device.set_congestion(Congestion { control, line, notification });
+    b.host.device.set_congestion(Congestion { control, line, notification, overhead: None });
     let (now, qp, init, attr) = (b.now, b.qp, b.init, b.attr);
     setup::raise(&mut b.host.device, now, qp, &init, &attr, engine::QpState::Rts);
     b

@@ -165,6 +165,7 @@ fn explicit(at: Text<'_>, file: &File, parts: &Parts) -> Result<Network, Scenari
             b: NodeId(ids[b.as_str()]),
             rate: link.get_ref().rate.map_or(wire.rate, |r| r.0),
             delay: link.get_ref().delay.map_or(wire.delay, |d| d.0),
+            ..Cable::PERFECT
         });
     }
     let host = |name| HostSpec { name, address: None, nic: parts.nic.clone() };
@@ -226,7 +227,9 @@ fn nic(at: Text<'_>, nic: &Nic, line: Rate) -> Result<NicSpec, ScenarioError> {
         mtu,
         ack_delay: Span::ZERO,
         segment: None,
-        congestion: Congestion { control, line, notification },
+        ack_interval: engine::limits::ACK_INTERVAL,
+        acks_apart: false,
+        congestion: Congestion { control, line, notification, overhead: None },
     })
 }
 
