@@ -1,11 +1,8 @@
 //! A shared-buffer Ethernet switch as a value: frames go in at a port and come out at others, or do
-//! not, for a counted reason. No I/O, no clock, no thread, no randomness of its own. The same switch
-//! stands in simulations and, later, in live networks. See [`Switch`].
-//!
-//! The way of a frame: [`Switch::receive`] classifies it (`classify`), finds where it goes
-//! (`forward`, `hash`), asks the buffer for room (`buffer`), which may make it owe a pause (`pfc`),
-//! marks it (`ecn`) and puts it into the queue of its egress port and priority (`port`).
-//! [`Switch::poll_transmit`] picks a queue (`schedule`) and releases the buffer.
+//! not, for a counted reason. No I/O, no clock, no thread, no randomness of its own: the same switch
+//! stands in simulations and in live networks. A frame is classified, finds its way (`switch/path`),
+//! asks the buffer for room, which may make the switch owe a pause, and waits in a queue
+//! (`switch/store`) until [`Switch::poll_transmit`] picks it.
 #![forbid(unsafe_code)]
 
 mod balance;
@@ -19,11 +16,14 @@ mod forward;
 pub mod frame;
 pub mod hash;
 mod limits;
+pub mod names;
 pub mod options;
 mod pfc;
 mod port;
+pub mod profiles;
 mod schedule;
 pub mod switch;
+pub mod thresholds;
 mod timers;
 mod validate;
 mod watchdog;

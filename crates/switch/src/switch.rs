@@ -317,6 +317,17 @@ impl<B: Clone> Switch<B> {
         ingress.map_or(0, |ingress| ingress.bytes())
     }
 
+    /// Bytes of the shared pool that are taken.
+    pub fn shared_bytes(&self) -> u64 {
+        self.memory.shared
+    }
+
+    /// Bytes that wait at a port, and bytes that it has sent: what in-band telemetry tells.
+    pub fn telemetry(&self, port: PortId) -> Option<(u64, u64)> {
+        let at = self.ports.get(usize::from(port))?;
+        Some((at.waiting, at.counters.priorities.iter().map(|queue| queue.tx_bytes).sum()))
+    }
+
     /// Whether the neighbour at this port has stopped this priority of ours.
     pub fn is_stopped(&self, now: Instant, port: PortId, priority: u8) -> bool {
         let Some(at) = self.ports.get(usize::from(port)) else { return false };
