@@ -5,34 +5,25 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use wire::Instant;
-
 use crate::event::{Event, Queue};
 
-/// Where events of the present window go: to the worker's own queue, or to another worker's.
+/// Where the events of a node go: to itself, or to others, which take them when it is done.
 #[derive(Debug)]
 pub(crate) struct Outbox<'a> {
     pub(crate) queue: &'a mut Queue,
-    pub(crate) worker_of: &'a [u16],
-    pub(crate) own: u16,
-    pub(crate) away: &'a mut [Vec<Event>],
+    pub(crate) sent: &'a mut Vec<Event>,
 }
 
 impl Outbox<'_> {
     pub(crate) fn send(&mut self, event: Event) {
-        let worker = self.worker_of[event.node() as usize];
-        if worker == self.own {
-            self.queue.push(event);
-        } else {
-            self.away[usize::from(worker)].push(event);
-        }
+        self.sent.push(event);
     }
 }
 
 /// What a worker says at the end of a window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Word {
-    /// Its next event (`u64::MAX`: none), those just handed over included.
+    /// The next window in which it has something to do (`u64::MAX`: none).
     pub(crate) next: u64,
     /// Flows that have ended at their askers so far.
     pub(crate) ended: u64,
@@ -44,11 +35,13 @@ impl Word {
     }
 }
 
-/// The meeting of all workers.
+/// The meeting of all workers. All call both, in turn, equally often.
 pub(crate) trait Exchange {
-    /// Gives `away[i]` to worker `i` and takes what is for this one into `queue`; then joins what
-    /// all say. All workers call it equally often.
-    fn meet(&mut self, away: &mut [Vec<Event>], queue: &mut Queue, ended: u64) -> Word;
+    /// Gives `away[i]` to worker `i`; what is for this one is put into `came`.
+    fn deliver(&mut self, away: &mut [Vec<Event>], came: &mut Vec<Event>);
+
+    /// Joins what all workers say.
+    fn agree(&mut self, next: u64, ended: u64) -> Word;
 }
 
 /// One worker alone.
@@ -56,13 +49,11 @@ pub(crate) trait Exchange {
 pub(crate) struct Alone;
 
 impl Exchange for Alone {
-    fn meet(&mut self, _: &mut [Vec<Event>], queue: &mut Queue, ended: u64) -> Word {
-        Word { next: next_of(queue), ended }
-    }
-}
+    fn deliver(&mut self, _: &mut [Vec<Event>], _: &mut Vec<Event>) {}
 
-fn next_of(queue: &Queue) -> u64 {
-    queue.next().map_or(u64::MAX, Instant::as_ps)
+    fn agree(&mut self, next: u64, ended: u64) -> Word {
+        Word { next, ended }
+    }
 }
 
 /// Threads of one process meet here.
@@ -121,7 +112,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Exchange for Place<'_> {
-    fn meet(&mut self, away: &mut [Vec<Event>], queue: &mut Queue, ended: u64) -> Word {
+    fn deliver(&mut self, away: &mut [Vec<Event>], came: &mut Vec<Event>) {
         let (hall, n) = (self.hall, self.hall.workers);
         for (other, events) in away.iter_mut().enumerate() {
             if !events.is_empty() {
@@ -130,11 +121,13 @@ impl Exchange for Place<'_> {
         }
         hall.wait();
         for other in 0..n {
-            for event in lock(&hall.mail[other * n + self.own]).drain(..) {
-                queue.push(event);
-            }
+            came.append(&mut lock(&hall.mail[other * n + self.own]));
         }
-        *lock(&hall.words[self.own]) = Word { next: next_of(queue), ended };
+    }
+
+    fn agree(&mut self, next: u64, ended: u64) -> Word {
+        let hall = self.hall;
+        *lock(&hall.words[self.own]) = Word { next, ended };
         hall.wait();
         let words = hall.words.iter().map(|word| *lock(word));
         words.reduce(Word::join).unwrap_or(Word { next: u64::MAX, ended: 0 })

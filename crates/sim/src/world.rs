@@ -9,7 +9,6 @@ use wire::{Encapsulation, Gid, Instant, Mac, Psn, Qpn, RKey, Span};
 
 use crate::app::{App, Asked, End, address};
 use crate::cable::Sender;
-use crate::event::Event;
 use crate::exchange::{Alone, Hall, Place};
 use crate::host::Host;
 use crate::memory::Lengths;
@@ -98,11 +97,11 @@ impl World {
         let (window, hosts, flows) = (self.window, self.hosts, self.flows);
         let threads = if window == Span::ZERO { 1 } else { limits.threads.clamp(1, 1 << 10) };
         let worker_of = spread(&self.nodes, hosts, threads);
-        let mut workers = split(self.nodes, &worker_of, threads);
+        let mut workers = split(self.nodes, &worker_of, threads, window);
         let stop = (limits.until, flows);
         let mut now = limits.until;
         if let [only] = workers.as_mut_slice() {
-            now = only.run(&mut Alone, &worker_of, window, stop, watch);
+            now = only.run(&mut Alone, &worker_of, stop, watch);
         } else {
             let hall = Hall::new(threads);
             std::thread::scope(|scope| {
@@ -112,12 +111,12 @@ impl World {
                     let (hall, worker_of) = (&hall, &worker_of);
                     scope.spawn(move || {
                         let own = usize::from(worker.own);
-                        worker.run(&mut Place { hall, own }, worker_of, window, stop, |_, _| {})
+                        worker.run(&mut Place { hall, own }, worker_of, stop, |_, _| {})
                     });
                 }
                 if let Some(worker) = first {
                     let mut place = Place { hall: &hall, own: 0 };
-                    now = worker.run(&mut place, &worker_of, window, stop, watch);
+                    now = worker.run(&mut place, &worker_of, stop, watch);
                 }
             });
         }
@@ -384,23 +383,14 @@ fn spread(nodes: &[Option<Node>], hosts: usize, threads: usize) -> Vec<u16> {
     of
 }
 
-fn split(nodes: Vec<Option<Node>>, worker_of: &[u16], threads: usize) -> Vec<Worker> {
+fn split(nodes: Vec<Option<Node>>, worker_of: &[u16], threads: usize, window: Span) -> Vec<Worker> {
     let empty = || (0..nodes.len()).map(|_| None).collect::<Vec<_>>();
     let mut of: Vec<Vec<Option<Node>>> = (0..threads).map(|_| empty()).collect();
     for (index, node) in nodes.into_iter().enumerate() {
         of[usize::from(worker_of[index])][index] = node;
     }
     let workers = of.into_iter().enumerate();
-    let mut workers: Vec<_> =
-        workers.map(|(own, nodes)| Worker::new(own as u16, threads, nodes)).collect();
-    for worker in &mut workers {
-        for (index, node) in worker.nodes.iter().enumerate() {
-            if node.is_some() {
-                worker.queue.push(Event::wake(Instant::ZERO, index as u32));
-            }
-        }
-    }
-    workers
+    workers.map(|(own, nodes)| Worker::new(own as u16, threads, nodes, window)).collect()
 }
 
 fn outcome(now: Instant, flows: u64, workers: Vec<Worker>) -> Outcome {
@@ -408,8 +398,7 @@ fn outcome(now: Instant, flows: u64, workers: Vec<Worker>) -> Outcome {
     let mut nodes: Vec<(usize, Node)> = Vec::new();
     for worker in workers {
         outcome.events += worker.events;
-        let own = worker.nodes.into_iter().enumerate();
-        nodes.extend(own.filter_map(|(index, node)| Some((index, node?))));
+        nodes.extend(worker.into_nodes());
     }
     nodes.sort_by_key(|(index, _)| *index);
     let switches = nodes.iter().filter_map(|(index, node)| match node {
