@@ -138,6 +138,67 @@ fn standard_input_and_a_damaged_file() {
 }
 
 #[test]
+fn damage_is_told_in_every_form() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let bytes = std::fs::read(capture("rc-write-mtu1024.pcap")).expect("the capture");
+    // Its name is not obeyed by the terminal either.
+    let file = dir.path().join("cut\u{1b}[2J.pcap");
+    std::fs::write(&file, &bytes[..bytes.len() - 5]).expect("a file");
+    let file = file.to_str().expect("a name");
+    let page = dir.path().join("page.html");
+    let page = page.to_str().expect("a name");
+    let forms: [&[&str]; 6] = [
+        &["audit", file],
+        &["audit", file, "--json"],
+        &["audit", file, "--frames", "all"],
+        &["audit", file, "--ladder", "1"],
+        &["audit", file, "--html", page],
+        &["audit", "decode", file],
+    ];
+    for form in forms {
+        let output = output(&mut crocevia(form));
+        assert_eq!(output.status.code(), Some(1), "{form:?}");
+        assert!(stderr(&output).contains("byte 6390"), "{form:?} {}", stderr(&output));
+        for text in [stdout(&output), stderr(&output)] {
+            assert!(!text.contains('\u{1b}'), "{form:?} {text}");
+        }
+    }
+    let none = dir.path().join("no\u{1b}[2J.pcap");
+    let output = output(&mut crocevia(&["audit", none.to_str().expect("a name")]));
+    assert_eq!(output.status.code(), Some(2));
+    assert!(!stderr(&output).contains('\u{1b}'), "{}", stderr(&output));
+}
+
+#[test]
+fn a_page_takes_the_place_of_pages_only() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (file, page) = (dir.path().join("a.pcap"), dir.path().join("a.html"));
+    std::fs::copy(capture("rc-write-mtu1024.pcap"), &file).expect("a copy");
+    let before = std::fs::read(&file).expect("the file");
+    let (name, page) = (file.to_str().expect("a name"), page.to_str().expect("a name"));
+    let other = capture("rc-write-mtu1024.pcap");
+    fail(&mut crocevia(&["audit", "--html", name, &other]), 2, &["a.pcap is there and is no page"]);
+    assert_eq!(std::fs::read(&file).expect("the file"), before);
+    for _ in 0..2 {
+        succeed(&mut crocevia(&["audit", name, "--html", page]));
+    }
+    std::fs::write(page, "").expect("a file");
+    succeed(&mut crocevia(&["audit", name, "--html", page]));
+    // The summary is printed even if the page cannot be.
+    let nowhere = dir.path().join("no/page.html");
+    let nowhere = nowhere.to_str().expect("a name");
+    let output = output(&mut crocevia(&["audit", name, "--html", nowhere]));
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stdout(&output).contains("RDMA packets") && stderr(&output).contains("cannot be written")
+    );
+    for form in [["--frames", "all"], ["--ladder", "1"]] {
+        let words = [&["audit", name, "--html", page][..], &form].concat();
+        fail(&mut crocevia(&words), 2, &["cannot be used with"]);
+    }
+}
+
+#[test]
 fn rules_are_explained() {
     let text = succeed(&mut crocevia(&["audit", "--explain", "r021"]));
     assert!(text.starts_with("R021 lost-behind-capture (error)\n\n"), "{text}");
@@ -241,8 +302,6 @@ fn the_page_is_written_and_needs_nothing_else() {
         assert!(text.contains(part), "{part}");
     }
     assert!(!text.contains("://"), "no network");
-    let nowhere = dir.path().join("no/page.html").display().to_string();
-    fail(&mut crocevia(&["audit", &file, "--html", &nowhere]), 2, &["--html", "page.html"]);
 }
 
 #[test]

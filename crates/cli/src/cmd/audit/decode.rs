@@ -40,10 +40,12 @@ pub(super) fn run(args: &DecodeArgs) -> Result<()> {
         events: Vec::new(),
         out: BufWriter::with_capacity(1 << 16, stdout()),
     };
+    let mut whole = true;
     for (file, number) in args.files.iter().zip(0..) {
-        decoder.file(file, number)?;
+        whole &= decoder.file(file, number)?;
     }
-    Ok(decoder.out.flush()?)
+    decoder.out.flush()?;
+    if whole { Ok(()) } else { Err(Failure::Findings) }
 }
 
 struct Decoder {
@@ -56,17 +58,18 @@ struct Decoder {
 }
 
 impl Decoder {
-    fn file(&mut self, path: &Path, number: u16) -> Result<()> {
+    /// Prints a file's packets; false if it is damaged.
+    fn file(&mut self, path: &Path, number: u16) -> Result<bool> {
         let mut reader = pipeline::open(path, number, &ProgressBar::hidden())?;
         let mut block = Block::default();
         loop {
             match reader.fill(&mut block) {
                 Ok(true) => {}
-                Ok(false) => return Ok(()),
+                Ok(false) => return Ok(true),
                 Err(damage) => {
                     self.out.flush()?;
                     render::note(&format!("{}: {damage}", screen::harmless(&pipeline::name(path))));
-                    return Ok(());
+                    return Ok(false);
                 }
             }
             for record in block.records() {

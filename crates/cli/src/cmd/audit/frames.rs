@@ -16,7 +16,7 @@ use super::filter::Filter;
 use super::screen;
 use super::watch::Watch;
 use crate::args::AuditArgs;
-use crate::error::{Failure, Result};
+use crate::error::Result;
 
 /// Prints the frames.
 pub(super) fn run(args: &AuditArgs, rules: &[Rule], filter: Option<Filter>) -> Result<()> {
@@ -31,9 +31,9 @@ pub(super) fn run(args: &AuditArgs, rules: &[Rule], filter: Option<Filter>) -> R
         out: BufWriter::new(stdout()),
         any: false,
     };
-    super::judge(args, &mut frames)?;
+    let report = super::judge(args, &mut frames)?;
     frames.flush()?;
-    if frames.any { Err(Failure::Findings) } else { Ok(()) }
+    super::ended(&report, frames.any)
 }
 
 /// Directions of conversations that are remembered.

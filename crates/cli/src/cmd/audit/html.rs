@@ -5,6 +5,8 @@ mod plot;
 mod plots;
 
 use std::fmt::Write;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use audit::Event;
@@ -22,6 +24,8 @@ use crate::render;
 
 /// Exit code where the page cannot be written.
 const EXIT_UNWRITTEN: u8 = 2;
+/// What pages begin with.
+const PAGE: &[u8] = b"<!doctype html>";
 /// Findings, and rows of each table, at most.
 const FINDINGS: usize = 100;
 const ROWS: usize = 500;
@@ -47,6 +51,22 @@ impl Watch for Plotted {
         self.series.see(event, remark);
         Ok(())
     }
+}
+
+/// A page is not to take the place of something else: `--html *.pcap` names a capture.
+///
+/// # Errors
+/// What is there has a content that is no page.
+pub(super) fn check(file: &Path) -> Result<()> {
+    let Ok(mut there) = File::open(file) else { return Ok(()) };
+    let mut begins = [0; PAGE.len()];
+    if !there.metadata().is_ok_and(|meta| meta.is_file() && meta.len() > 0) {
+        return Ok(());
+    }
+    let is_page = there.read_exact(&mut begins).is_ok() && begins.eq_ignore_ascii_case(PAGE);
+    let name = screen::harmless(&file.display().to_string());
+    let why = format!("--html: {name} is there and is no page: expected a new file, or a page");
+    if is_page { Ok(()) } else { Err(Failure::usage(why)) }
 }
 
 /// Writes the page to `file`.
@@ -100,7 +120,7 @@ fn page(report: &Report, series: &Series, filter: Option<&str>) -> String {
     out.push_str(&plots::all(report, series));
     table("Conversations", &tables::queue_pair_rows(report), &mut out);
     table("Operations", &tables::operation_rows(report), &mut out);
-    table("Connections", &tables::connection_rows(report, usize::MAX), &mut out);
+    table("Connections", &tables::connection_rows(report, usize::MAX, true), &mut out);
     table("Paused links", &tables::link_rows(report, usize::MAX), &mut out);
     let _ = writeln!(out, "<script>\n{SCRIPT}</script></body></html>");
     out

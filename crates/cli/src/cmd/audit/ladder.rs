@@ -44,7 +44,7 @@ pub(super) fn run(args: &AuditArgs, which: &str, filter: Option<Filter>) -> Resu
     super::read(args, &mut ladder)?;
     render::text(&draw::text(&ladder, &report, Screen::stdout()))?;
     let about = |finding: &Finding| ladder.way(finding.subject).is_some();
-    if report.findings.iter().any(about) { Err(Failure::Findings) } else { Ok(()) }
+    super::ended(&report, report.findings.iter().any(about))
 }
 
 /// How a conversation is named.

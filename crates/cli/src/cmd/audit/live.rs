@@ -11,7 +11,7 @@ mod view;
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, PipeReader, PipeWriter, stdout};
 use std::os::fd::AsFd;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -73,7 +73,8 @@ pub(super) fn run(args: &AuditArgs, options: Options, watch: &mut impl Watch) ->
     let keys = match watch.view() {
         Some(view) => view.start()?,
         None => {
-            render::note(&format!("listening on {}; Ctrl-C ends", args.live.join(", ")));
+            let names = harmless(&args.live.join(", "));
+            render::note(&format!("listening on {names}; Ctrl-C ends"));
             false
         }
     };
@@ -82,7 +83,7 @@ pub(super) fn run(args: &AuditArgs, options: Options, watch: &mut impl Watch) ->
         // Closed before the threads are waited for, however this ends.
         let stopper = stopper;
         let (news, inbox) = channel();
-        let mut sources = Vec::new();
+        let (mut sources, mut workers) = (Vec::new(), Vec::new());
         for (socket, number) in sockets.into_iter().zip(0..) {
             let source = Source::new(&socket);
             let (back, empty) = sync_channel(BATCHES);
@@ -99,20 +100,33 @@ pub(super) fn run(args: &AuditArgs, options: Options, watch: &mut impl Watch) ->
                 counted: None,
             };
             let (news, stop) = (news.clone(), stop.try_clone().map_err(system)?);
-            scope.spawn(move || listener.run(&stop, &news, &empty));
+            let listen = move || {
+                let _tells = Death(&news);
+                listener.run(&stop, &news, &empty);
+            };
+            workers.push(thread::Builder::new().spawn_scoped(scope, listen).map_err(system)?);
         }
         let (signals, stop) = (&signals, &stop);
-        scope.spawn(move || {
-            asked::listen(signals, keys, stop, |asked| news.send(News::Asked(asked)).is_ok())
-        });
+        let listen = move || {
+            let _tells = Death(&news);
+            asked::listen(signals, keys, stop, |asked| news.send(News::Asked(asked)).is_ok());
+        };
+        workers.push(thread::Builder::new().spawn_scoped(scope, listen).map_err(system)?);
         let until = args.duration.map(|duration| Instant::now() + duration);
         let mut live = Live { auditor, watch, sources, started: Instant::now(), look: None };
-        live.go(&inbox, stopper, until)?;
+        let went = live.go(&inbox, stopper, until);
         if let Some(view) = live.watch.view() {
             view.end();
         }
         let captures = live.captures();
-        Ok(live.auditor.finish(captures))
+        // Nobody waits for batches any more when the sources are gone.
+        let Live { auditor, sources, .. } = live;
+        drop(sources);
+        for worker in workers {
+            // What it died of has been told.
+            let _ = worker.join();
+        }
+        went.map(|()| auditor.finish(captures))
     })
 }
 
@@ -132,7 +146,7 @@ fn open(args: &AuditArgs, name: &str) -> Result<PacketSocket> {
             PacketError::Down => {
                 format!("{name} is down: `ip link set {name} up` brings it up")
             }
-            other => format!("{name}: {other}"),
+            other => format!("{name}: {}", harmless(&other.to_string())),
         };
         Failure::Exit(EXIT_UNREADABLE, text)
     })
@@ -152,6 +166,19 @@ enum News {
     /// An interface is listened to no more; why, if nobody asked for it.
     End(usize, Counts, Option<PacketError>),
     Asked(Asked),
+    /// A thread has panicked: what it did is not done any more.
+    Died,
+}
+
+/// Tells of a thread's death.
+struct Death<'a>(&'a Sender<News>);
+
+impl Drop for Death<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let _ = self.0.send(News::Died);
+        }
+    }
 }
 
 /// What an interface has given so far.
@@ -303,7 +330,7 @@ impl<W: Watch> Live<'_, W> {
             }
             let held = self.sources.iter().any(|source| !source.waiting.is_empty());
             let flush = held.then(|| Instant::now() + HOLD);
-            match next(news, [until, self.look, flush].into_iter().flatten().min()) {
+            match next(news, [until, self.look, flush].into_iter().flatten().min())? {
                 Some(News::Asked(Asked::End)) => stopper = None,
                 Some(News::Asked(Asked::Suspend)) => self.suspend()?,
                 Some(News::Asked(Asked::Redraw)) => self.look = self.look.map(|_| Instant::now()),
@@ -313,6 +340,7 @@ impl<W: Watch> Live<'_, W> {
                     (source.counts, source.back) = (counts, None);
                     source.damage = why.map(|why| why.to_string());
                 }
+                Some(News::Died) => return Err(lost()),
                 None => {}
             }
             self.judge(if self.sources.len() == 1 { u64::MAX } else { settled() })?;
@@ -385,13 +413,72 @@ impl<W: Watch> Live<'_, W> {
 }
 
 /// The next news, or nothing when it is time for something else.
-fn next(news: &Receiver<News>, wake: Option<Instant>) -> Option<News> {
-    let Some(wake) = wake else { return news.recv().ok() };
-    news.recv_timeout(wake.saturating_duration_since(Instant::now())).ok()
+fn next(news: &Receiver<News>, wake: Option<Instant>) -> Result<Option<News>> {
+    let Some(wake) = wake else { return news.recv().map(Some).map_err(|_| lost()) };
+    match news.recv_timeout(wake.saturating_duration_since(Instant::now())) {
+        Ok(news) => Ok(Some(news)),
+        Err(RecvTimeoutError::Timeout) => Ok(None),
+        Err(RecvTimeoutError::Disconnected) => Err(lost()),
+    }
+}
+
+fn lost() -> Failure {
+    Failure::failed("the audit's own listener has ended; nothing can be said")
 }
 
 /// Up to when frames of all interfaces have arrived, nanoseconds since 1970.
 fn settled() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.saturating_sub(HOLD).as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An audit of one interface that has not ended.
+    fn live(watch: &mut Plain) -> Live<'_, Plain> {
+        let (back, _) = sync_channel(1);
+        let source = Source {
+            name: "lo".into(),
+            format: "live".into(),
+            counts: Counts::default(),
+            damage: None,
+            back: Some(back),
+            waiting: VecDeque::new(),
+        };
+        let (auditor, started) = (Auditor::new(Options::default()), Instant::now());
+        Live { auditor, watch, sources: vec![source], started, look: None }
+    }
+
+    #[test]
+    fn a_listener_that_dies_ends_the_audit() {
+        let (news, inbox) = channel();
+        let (_stop, stopper) = io::pipe().expect("a pipe");
+        let listener = thread::spawn({
+            let news = news.clone();
+            move || {
+                let _tells = Death(&news);
+                panic!("as the test wants");
+            }
+        });
+        assert!(listener.join().is_err());
+        let mut plain = Plain { filter: None };
+        let went = live(&mut plain).go(&inbox, stopper, None);
+        assert!(
+            matches!(&went, Err(Failure::Failed(why)) if why.contains("has ended")),
+            "{went:?}"
+        );
+    }
+
+    #[test]
+    fn nobody_waits_for_threads_that_are_gone() {
+        for until in [None, Some(Instant::now() + Duration::from_secs(60))] {
+            let (news, inbox) = channel();
+            drop(news);
+            let (_stop, stopper) = io::pipe().expect("a pipe");
+            let mut plain = Plain { filter: None };
+            assert!(live(&mut plain).go(&inbox, stopper, until).is_err());
+        }
+    }
 }

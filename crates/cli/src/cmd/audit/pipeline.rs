@@ -16,6 +16,7 @@ use audit::{Auditor, Event, Options, Point, Report};
 use indicatif::ProgressBar;
 
 use super::progress;
+use super::screen::harmless;
 use super::watch::Watch;
 use crate::error::{Failure, Result};
 
@@ -84,7 +85,8 @@ fn judge(
 /// # Errors
 /// It cannot be opened, or is none.
 pub(super) fn open(path: &Path, file: u16, bar: &ProgressBar) -> Result<Reader<Input>> {
-    let unreadable = |why: String| Failure::Exit(EXIT_UNREADABLE, format!("{}: {why}", name(path)));
+    let shown = harmless(&name(path));
+    let unreadable = |why: String| Failure::Exit(EXIT_UNREADABLE, format!("{shown}: {why}"));
     let reader = if path == Path::new("-") {
         capture::open(io::stdin(), file)
     } else {
