@@ -56,8 +56,13 @@ impl Report {
         self.findings.iter().filter(|finding| finding.severity == severity).count()
     }
 
-    /// The summary that a person reads.
+    /// The summary that a person reads, without what a terminal would obey: a copied directory may
+    /// hold anything.
     pub fn text(&self) -> String {
-        text::summary(self)
+        let is_bad = |c: char| {
+            c.is_control() && c != '\n'
+                || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        };
+        text::summary(self).replace(is_bad, "\u{fffd}")
     }
 }

@@ -2,7 +2,7 @@
 
 use doctor::Asked;
 
-use crate::host::Edit::Drop;
+use crate::host::Edit::{Drop, Set};
 use crate::host::{HOSTS, codes, compared, edit, host, report};
 
 #[test]
@@ -47,6 +47,32 @@ fn json_has_the_values_and_where_they_were_seen() {
     }
     assert_eq!(json["ports"][0]["port"], "mlx5_0/1");
     assert_eq!(json["interfaces"][0]["mtu"], 1500);
+}
+
+#[test]
+fn remedies_of_bnxt_take_effect() {
+    let mut tree = host("bnxt-good");
+    edit(&mut tree, &[Set("sys/kernel/config/bnxt_re/bnxt_re0/ports/1/cc/ecn_enable", "0\n")]);
+    let report = report(&tree, &Asked::default());
+    let dir = "/sys/kernel/config/bnxt_re/bnxt_re0/ports/1/cc";
+    let remedy = format!("echo 1 > {dir}/ecn_enable; echo 1 > {dir}/apply");
+    assert_eq!(report.findings[0].remedy, remedy);
+    let json = serde_json::to_value(&report).expect("a report has a JSON form");
+    assert_eq!(json["ports"][0]["node_guid"], "0200:5eff:fe00:5301");
+    assert_eq!(json["interfaces"][0]["ecn"], serde_json::json!([]));
+}
+
+#[test]
+fn what_stands_in_files_does_not_steer_the_terminal() {
+    let mut tree = host("bnxt-good");
+    let bad = "a\u{1b}[2J\u{202e}\u{9b}b\n";
+    for path in ["proc/sys/kernel/hostname", "sys/class/infiniband/bnxt_re0/fw_ver"] {
+        edit(&mut tree, &[Set(path, bad)]);
+    }
+    edit(&mut tree, &[Set("sys/class/net/ens3np0/operstate", bad)]);
+    let text = report(&tree, &Asked::default()).text();
+    assert!(text.contains("a\u{fffd}[2J"), "{text}");
+    assert!(!text.contains(['\u{1b}', '\u{202e}', '\u{9b}', '\r']), "{text}");
 }
 
 #[test]
