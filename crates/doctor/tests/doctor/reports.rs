@@ -131,3 +131,35 @@ fn settings_that_are_nowhere_are_told_once() {
     );
     assert_eq!(codes(&report), [""; 0]);
 }
+
+/// Every name in a document.
+fn names(value: &serde_json::Value, out: &mut Vec<String>) {
+    match value {
+        serde_json::Value::Object(object) => {
+            for (name, value) in object {
+                out.push(name.clone());
+                names(value, out);
+            }
+        }
+        serde_json::Value::Array(items) => items.iter().for_each(|item| names(item, out)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_name_of_the_json_is_documented() {
+    let manual = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/doctor.md");
+    let manual = std::fs::read_to_string(manual).expect("the manual");
+    let manual = manual.split("\n## ").find(|part| part.starts_with("JSON\n")).expect("a section");
+    let mut found = Vec::new();
+    for name in HOSTS {
+        let report = report(&host(name), &Asked::default());
+        names(&serde_json::to_value(&report).expect("a report has a JSON form"), &mut found);
+    }
+    found.sort();
+    found.dedup();
+    assert!(found.len() > 30, "{found:?}");
+    for name in found {
+        assert!(manual.contains(&format!("`{name}`")), "{name} is not in docs/doctor.md");
+    }
+}

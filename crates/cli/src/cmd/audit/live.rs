@@ -66,7 +66,6 @@ pub(super) fn run(args: &AuditArgs, options: Options, watch: &mut impl Watch) ->
         }
     }
     let sockets = args.live.iter().map(|name| open(args, name)).collect::<Result<Vec<_>>>()?;
-    let system = |error: io::Error| Failure::failed(format!("listening failed: {error}"));
     let mut auditor = Auditor::new(options);
     watch.begin(&mut auditor);
     let signals = Signals::block().map_err(system)?;
@@ -128,6 +127,10 @@ pub(super) fn run(args: &AuditArgs, options: Options, watch: &mut impl Watch) ->
         }
         went.map(|()| auditor.finish(captures))
     })
+}
+
+fn system(error: io::Error) -> Failure {
+    Failure::Exit(EXIT_UNREADABLE, format!("listening failed: {error}"))
 }
 
 fn open(args: &AuditArgs, name: &str) -> Result<PacketSocket> {
@@ -423,7 +426,8 @@ fn next(news: &Receiver<News>, wake: Option<Instant>) -> Result<Option<News>> {
 }
 
 fn lost() -> Failure {
-    Failure::failed("the audit's own listener has ended; nothing can be said")
+    let why = "the audit's own listener has ended; nothing can be said";
+    Failure::Exit(EXIT_UNREADABLE, why.to_owned())
 }
 
 /// Up to when frames of all interfaces have arrived, nanoseconds since 1970.
@@ -466,7 +470,7 @@ mod tests {
         let mut plain = Plain { filter: None };
         let went = live(&mut plain).go(&inbox, stopper, None);
         assert!(
-            matches!(&went, Err(Failure::Failed(why)) if why.contains("has ended")),
+            matches!(&went, Err(Failure::Exit(2, why)) if why.contains("has ended")),
             "{went:?}"
         );
     }

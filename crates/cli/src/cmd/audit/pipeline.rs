@@ -210,8 +210,8 @@ impl Source {
 
     /// What the file was.
     fn ended(&mut self) -> Result<Capture> {
-        let lost = || Failure::failed("the audit's own reader has ended; nothing can be said");
-        self.end.take().flatten().ok_or_else(lost)
+        let why = "the audit's own reader has ended; nothing can be said";
+        self.end.take().flatten().ok_or_else(|| Failure::Exit(EXIT_UNREADABLE, why.to_owned()))
     }
 
     /// Goes on to the next batch that has something.
