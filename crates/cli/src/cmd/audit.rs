@@ -8,6 +8,8 @@ mod explain;
 mod filter;
 mod findings;
 mod frames;
+#[cfg(test)]
+mod fuzz;
 mod html;
 mod ladder;
 mod live;

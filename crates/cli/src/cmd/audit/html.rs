@@ -97,7 +97,7 @@ fn escape(text: &str) -> String {
 }
 
 /// The whole page.
-fn page(report: &Report, series: &Series, filter: Option<&str>) -> String {
+pub(super) fn page(report: &Report, series: &Series, filter: Option<&str>) -> String {
     let name = report.captures.first().map_or("", |capture| &capture.name);
     let mut out =
         String::from("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n");

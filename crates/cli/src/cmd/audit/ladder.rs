@@ -2,7 +2,7 @@
 //! the conversation and what is wrong with it, once to draw its packets. The drawing is in
 //! `ladder/draw.rs`.
 
-mod draw;
+pub(super) mod draw;
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -215,7 +215,7 @@ struct Note {
 }
 
 /// Gathers the packets of a conversation.
-struct Ladder {
+pub(super) struct Ladder {
     talk: Conversation,
     ways: [Option<Flow>; 2],
     filter: Option<Filter>,
@@ -229,7 +229,8 @@ struct Ladder {
 }
 
 impl Ladder {
-    fn new(talk: &Conversation, filter: Option<Filter>, most: usize) -> Self {
+    /// Of at most so many lines.
+    pub(super) fn new(talk: &Conversation, filter: Option<Filter>, most: usize) -> Self {
         let gid = |end: &End| end.address.parse().ok().map(Gid::from_ip);
         let flow = |from: &End, to: &End| {
             Some(Flow { source: gid(from)?, destination: gid(to)?, qp: to.qp? })

@@ -16,7 +16,7 @@ const MARGIN: usize = 32;
 const SINGLY: usize = 3;
 
 /// The whole drawing.
-pub(super) fn text(ladder: &Ladder, report: &Report, screen: Screen) -> String {
+pub(in crate::cmd::audit) fn text(ladder: &Ladder, report: &Report, screen: Screen) -> String {
     let start = screen::start(report);
     let notes = ladder.notes.lock().map(|notes| notes.clone()).unwrap_or_default();
     let mut drawing = Drawing {
