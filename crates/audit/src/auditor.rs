@@ -107,7 +107,7 @@ impl Auditor {
         self.ecn.packet(event, packet, half, &mut self.talks, &mut self.findings);
         self.pauses.packet(event, packet, &mut self.findings);
         self.connections.packet(event, packet, half, &mut self.talks, &mut self.findings);
-        Some(self.talks.packet(event, packet, half, &mut self.findings))
+        Some(self.talks.packet(event, packet, half, &self.pauses, &mut self.findings))
     }
 
     /// The end of the captures: what can only be told now is added, and the result given.

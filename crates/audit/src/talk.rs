@@ -21,6 +21,7 @@ mod again;
 mod announce;
 mod answers;
 mod case;
+mod cause;
 mod finish;
 mod histogram;
 mod lane;
@@ -112,6 +113,9 @@ pub struct Half {
     touched: bool,
     ce: u64,
     cnp: u64,
+    /// The newest two CNPs, once there are two.
+    cnps: Option<[At; 2]>,
+    last_cnp: Option<At>,
     answers: Answers,
     lane: Lane,
     /// Of the judge of connections.
@@ -197,6 +201,8 @@ impl Talks {
             touched: true,
             ce: 0,
             cnp: 0,
+            cnps: None,
+            last_cnp: None,
             answers: Answers::default(),
             lane: Lane::default(),
             connect: connect::State::default(),
@@ -285,6 +291,7 @@ impl Talks {
         event: &Event,
         packet: &Packet,
         id: HalfId,
+        pauses: &fabric::pause::Judge,
         findings: &mut Findings,
     ) -> Remark {
         let opcode = packet.bth.opcode.0;
@@ -292,7 +299,10 @@ impl Talks {
         let service = op::service(opcode);
         let half = &mut self.halves[id.0 as usize];
         half.ce += u64::from(packet.path.traffic_class & 3 == 3);
-        half.cnp += u64::from(service == 4);
+        if service == 4 {
+            half.cnp += 1;
+            half.cnps = half.last_cnp.replace(event.at).map(|before| [before, event.at]);
+        }
         let flow = half.flow;
         let case = Case { at: event.at, flow, packet, reliable: op::is_reliable(service) };
         let (mut psn, mut again) = (u64::from(case.psn()), false);
@@ -301,7 +311,7 @@ impl Talks {
                 again = true;
                 case.copied(findings);
             } else if self.is_of_service(&case, id, findings) {
-                (psn, again) = self.connected(&case, id, what, findings);
+                (psn, again) = self.connected((event, &case), id, what, pauses, findings);
             }
         }
         self.number(id);
@@ -313,9 +323,10 @@ impl Talks {
     /// A packet of a connected service.
     fn connected(
         &mut self,
-        case: &Case<'_>,
+        (event, case): (&Event, &Case<'_>),
         id: HalfId,
         what: Op,
+        pauses: &fabric::pause::Judge,
         findings: &mut Findings,
     ) -> (u64, bool) {
         let half = &mut self.halves[id.0 as usize];
@@ -345,7 +356,11 @@ impl Talks {
         let before = asked.lane.sent.len();
         let psn = asked.lane.answer(case, asked.flow, what, findings);
         self.sent = self.sent.saturating_sub(before.saturating_sub(asked.lane.sent.len()));
+        let slow = asked.lane.slow.take();
         self.halves[id.0 as usize].answers.again += u64::from(again);
+        if let Some(slow) = slow {
+            self.explain((peer, slow), (id, event), pauses, findings);
+        }
         (psn, again)
     }
 

@@ -129,6 +129,7 @@ impl Lane {
             return true;
         }
         let late = *late;
+        self.befell(Rule::Reordered, late.at);
         let delay = late.at.time.since(late.overtaken_by.time);
         let numbers = [Number::max("longest_delay_us", us(delay))];
         let frames = [late.at, late.overtaken_by, nak];
@@ -144,6 +145,7 @@ impl Lane {
         let found = &mut self.holes[hole];
         found.told = true;
         let found = *found;
+        self.befell(Rule::LostBefore, case.at);
         let at: &[At] = &[found.at, found.refused.unwrap_or(case.at), case.at];
         let numbers = [Number::sum("lost_packets", (found.to - found.from) as f64)];
         let side = Side::Before(case.flow.source);
@@ -318,6 +320,7 @@ impl Lane {
             _ => (Rule::AckLost, "acknowledgement"),
         };
         let side = Side::Behind(case.flow.source);
+        self.befell(rule, case.at);
         let numbers = [Number::sum("lost_packets", 1.0)];
         Case::tell(findings, rule, case.flow, side, &[case.at], &numbers, || {
             format!("PSN {} is asked for again though the {what} was seen", low(request.psn))
@@ -352,6 +355,7 @@ impl Lane {
         if self.reordered(case.flow, first.psn, nak, findings) {
             return;
         }
+        self.befell(Rule::LostBehind, case.at);
         let side = Side::Behind(case.flow.destination);
         let frames = [first.at, nak, case.at];
         let numbers = [Number::sum("lost_packets", 1.0)];
@@ -407,6 +411,7 @@ impl Lane {
             self.fruitless += 1;
             self.fruitless_from.get_or_insert(case.at);
         }
+        self.befell(Rule::Timeout, case.at);
         let numbers = [Number::max("longest_wait_us", us(idle)), Number::sum("idle_us", us(idle))];
         let side = Side::Requester(case.flow.source);
         Case::tell(findings, Rule::Timeout, case.flow, side, &[case.at], &numbers, || {
@@ -496,6 +501,7 @@ impl Lane {
             true => Side::Behind(case.flow.source),
             false => Side::Before(case.flow.destination),
         };
+        self.befell(Rule::ResponseLost, case.at);
         let frames = [case.at, first];
         let numbers = [Number::sum("lost_packets", 1.0), Number::max("longest_wait_us", us(idle))];
         Case::tell(findings, Rule::ResponseLost, case.flow, side, &frames, &numbers, || {

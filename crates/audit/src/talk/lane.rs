@@ -3,8 +3,10 @@
 
 use std::collections::VecDeque;
 
+use super::cause::{Slow, Troubles};
 use super::histogram::Histogram;
 use super::op::{self, Kind, Op, Place};
+use crate::finding::Cause;
 use crate::limits;
 use crate::record::{At, Time};
 
@@ -224,6 +226,8 @@ pub(super) struct Done {
     pub begun: u64,
     pub bytes: u64,
     pub latency: Option<Histogram>,
+    /// Why those took long that did.
+    pub causes: Vec<Cause>,
 }
 
 /// Requests of one direction.
@@ -279,8 +283,10 @@ pub(super) struct Lane {
     pub msn_wrong: u32,
     /// A READ or atomic whose responses were not seen though later requests are acknowledged.
     pub blocked: Option<u64>,
-    /// A message that was answered very late: its last packet and the time.
-    pub slow: Option<(At, u64)>,
+    /// Messages that the newest answer completed after a long time.
+    pub slow: Option<Slow>,
+    /// What befell the requests, of all that costs time.
+    pub troubles: Option<Box<Troubles>>,
     /// Messages of `counts` that are acknowledged or forgotten.
     pub ended: u64,
     /// Messages completed as far as `acked`.

@@ -15,7 +15,7 @@ use audit::series::Series;
 use audit::talk::Remark;
 
 use super::filter::Filter;
-use super::findings::{Group, Writer, amount, groups};
+use super::findings::{Group, Writer, amount, causes, groups};
 use super::screen::{self, Screen};
 use super::watch::Watch;
 use super::{summary, tables};
@@ -169,6 +169,9 @@ fn finding(group: &Group<'_>, writer: &Writer<'_>, out: &mut String) {
     if let Some(top) = group.findings.first() {
         field("side", &top.side.to_string());
         field("what", &top.detail);
+    }
+    if let Some(causes) = causes(group) {
+        field("cause", &causes);
     }
     field("seen", &writer.seen(group));
     field("remedy", rule.remedy());

@@ -25,6 +25,7 @@ fn finding(rule: Rule, qp: u32, count: u64) -> Finding {
         severity: rule.severity(),
         subject: Subject::Flow(Flow { source, destination, qp }),
         side: Side::Behind(destination),
+        causes: Vec::new(),
         detail: "PSN 0x123459 was seen here, answered by a sequence NAK and sent again".into(),
         count,
         first: Some(at(12)),
