@@ -103,6 +103,10 @@ impl Auditor {
             return None;
         }
         let half = self.talks.half(event, packet);
+        if let Some(gone) = self.talks.gone(&mut self.findings) {
+            self.paths.forgotten(&gone, &mut self.findings);
+            self.ecn.forgotten(&gone, &mut self.findings);
+        }
         self.paths.packet(event, packet, half, &mut self.talks, &mut self.findings);
         self.ecn.packet(event, packet, half, &mut self.talks, &mut self.findings);
         self.pauses.packet(event, packet, &mut self.findings);

@@ -64,3 +64,7 @@ pub const WRONG_OPEN: usize = 8;
 pub const SHORT_OPEN: usize = 64;
 /// Requests for a part of one READ's responses that are remembered.
 pub const ASKS: usize = 64;
+/// Pairs of ends that are remembered of halves that were forgotten.
+pub const ENDS_OF_FORGOTTEN: usize = 4096;
+/// Source ports between two ends that are told apart; with as many there is entropy.
+pub const PORTS: usize = 1024;
