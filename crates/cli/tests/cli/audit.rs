@@ -106,6 +106,7 @@ fn wrong_usage_is_2() {
     fail(&mut crocevia(&["audit", &file, "--ladder", "x"]), 2, &["'x'", "10.0.0.1:0x11"]);
     fail(&mut crocevia(&["audit", &file, "--ladder", "99"]), 2, &["no conversation 99"]);
     fail(&mut crocevia(&["audit", "-", "--ladder", "1"]), 2, &["standard input"]);
+    fail(&mut crocevia(&["audit", "/dev/null", "--ladder", "1"]), 2, &["twice", "/dev/null"]);
     fail(&mut crocevia(&["audit", &file, "--expect", "x"]), 2, &["ecn"]);
     let filter = ["audit", "decode", &file, "--filter", "conversation 1"];
     fail(&mut crocevia(&filter), 2, &["decode does not judge"]);

@@ -5,7 +5,7 @@
 pub(super) mod draw;
 
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use audit::event::{Event, Packet, What};
@@ -18,6 +18,7 @@ use wire::packet::Syndrome;
 use wire::{Gid, Operation, Position};
 
 use super::filter::Filter;
+use super::pipeline;
 use super::screen::{self, Screen};
 use super::watch::{Plain, Watch};
 use crate::args::AuditArgs;
@@ -31,10 +32,14 @@ const NOTES: usize = 100_000;
 
 /// Draws the conversation that `which` names.
 pub(super) fn run(args: &AuditArgs, which: &str, filter: Option<Filter>) -> Result<()> {
-    if args.files.iter().any(|file| file == Path::new("-")) {
-        return Err(Failure::usage(
-            "--ladder reads the captures twice: expected files, found standard input",
-        ));
+    // Opened a second time, a pipe waits for somebody to write to it.
+    let once = |file: &&PathBuf| {
+        **file == *Path::new("-") || std::fs::metadata(file).is_ok_and(|meta| !meta.is_file())
+    };
+    if let Some(file) = args.files.iter().find(once) {
+        let found = screen::harmless(&pipeline::name(file));
+        let why = format!("--ladder reads the captures twice: expected files, found {found}");
+        return Err(Failure::usage(why));
     }
     let which = Which::parse(which)?;
     let report = super::judge(args, &mut Plain { filter: None })?;

@@ -38,6 +38,8 @@ const EXIT_UNREADABLE: u8 = 2;
 const BATCHES: usize = 32;
 /// Of several interfaces, frames wait so long for earlier ones of another.
 const HOLD: Duration = Duration::from_millis(50);
+/// Events of an interface that wait, about.
+const HELD: usize = 1 << 18;
 /// How often the kernel is asked what it had no room for.
 const COUNT: Duration = Duration::from_millis(200);
 /// Looks at the result take at most one part in so many of the time.
@@ -346,13 +348,20 @@ impl<W: Watch> Live<'_, W> {
                 Some(News::Died) => return Err(lost()),
                 None => {}
             }
-            self.judge(if self.sources.len() == 1 { u64::MAX } else { settled() })?;
+            self.judge(self.due())?;
             self.watch.so_far()?;
             self.show()?;
         }
         drop(stopper);
         self.judge(u64::MAX)?;
         self.watch.so_far()
+    }
+
+    /// Up to when events can be judged.
+    fn due(&self) -> u64 {
+        // A clock that was set back lets nobody wait for its old time: it costs order, not memory.
+        let many = self.sources.iter().any(|source| source.waiting.len() > HELD);
+        if self.sources.len() == 1 || many { u64::MAX } else { settled() }
     }
 
     fn keep(&mut self, number: usize, mut events: Vec<Event>, counts: Counts) {
@@ -442,17 +451,20 @@ mod tests {
 
     /// An audit of one interface that has not ended.
     fn live(watch: &mut Plain) -> Live<'_, Plain> {
+        let (auditor, started) = (Auditor::new(Options::default()), Instant::now());
+        Live { auditor, watch, sources: vec![empty()], started, look: None }
+    }
+
+    fn empty() -> Source {
         let (back, _) = sync_channel(1);
-        let source = Source {
+        Source {
             name: "lo".into(),
             format: "live".into(),
             counts: Counts::default(),
             damage: None,
             back: Some(back),
             waiting: VecDeque::new(),
-        };
-        let (auditor, started) = (Auditor::new(Options::default()), Instant::now());
-        Live { auditor, watch, sources: vec![source], started, look: None }
+        }
     }
 
     #[test]
@@ -473,6 +485,31 @@ mod tests {
             matches!(&went, Err(Failure::Exit(2, why)) if why.contains("has ended")),
             "{went:?}"
         );
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_holds_nothing_up() {
+        let mut plain = Plain { filter: None };
+        let mut live = live(&mut plain);
+        assert_eq!(live.due(), u64::MAX, "one interface waits for nobody");
+        live.sources.push(empty());
+        let (now, later) = (settled(), SystemTime::now() + Duration::from_secs(3600));
+        assert!((now..now + 60_000_000_000).contains(&live.due()));
+        let ns = later.duration_since(UNIX_EPOCH).expect("after 1970").as_nanos() as u64;
+        let event = Event {
+            at: At { time: Time(ns), file: 1, frame: 1 },
+            part: 0,
+            point: Point(1),
+            direction: None,
+            len: 60,
+            macs: None,
+            tag: None,
+            tunnels: 0,
+            what: audit::What::Other,
+        };
+        live.keep(1, vec![event; HELD + 1], Counts::default());
+        live.judge(live.due()).expect("judged");
+        assert!(live.sources[1].waiting.is_empty());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The drawing: two lines down the screen, an arrow for each packet, what is wrong below it.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use audit::Rule;
@@ -19,9 +20,15 @@ const SINGLY: usize = 3;
 pub(in crate::cmd::audit) fn text(ladder: &Ladder, report: &Report, screen: Screen) -> String {
     let start = screen::start(report);
     let notes = ladder.notes.lock().map(|notes| notes.clone()).unwrap_or_default();
+    let mut at_frame: BTreeMap<(u16, u64), Vec<Note>> = BTreeMap::new();
+    for note in notes {
+        if let Some(first) = note.at.first() {
+            at_frame.entry(*first).or_default().push(note);
+        }
+    }
     let mut drawing = Drawing {
         ladder,
-        notes: &notes,
+        notes: at_frame,
         start,
         screen,
         room: screen.width.saturating_sub(MARGIN + 2),
@@ -42,7 +49,8 @@ pub(in crate::cmd::audit) fn text(ladder: &Ladder, report: &Report, screen: Scre
 
 struct Drawing<'a> {
     ladder: &'a Ladder,
-    notes: &'a [Note],
+    /// By file and number of their first frame.
+    notes: BTreeMap<(u16, u64), Vec<Note>>,
     start: Time,
     screen: Screen,
     /// Columns between the lines.
@@ -105,8 +113,7 @@ impl Drawing<'_> {
     }
 
     fn notes(&self, at: At) -> impl Iterator<Item = &Note> {
-        let frame = (at.file, at.frame);
-        self.notes.iter().filter(move |note| note.at.first() == Some(&frame))
+        self.notes.get(&(at.file, at.frame)).into_iter().flatten()
     }
 
     /// Rows as one line, with what is to be said about it.
