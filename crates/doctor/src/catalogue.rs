@@ -148,7 +148,7 @@ catalogue! {
         "an address of the interface has no RoCEv2 GID",
         "Every IPv4 address of a RoCE interface has a GID; for this one there is none, so \
          connections from or to it fail with an unreachable address. The GID table is full, or \
-         the device missed the change.",
+         the device missed the change. Routes by the address go with it, and have to be set again.",
         "ip address del ADDRESS/LENGTH dev IF; ip address add ADDRESS/LENGTH dev IF";
     SameSubnet = "H024" "same-subnet" Warning:
         "several interfaces are in one subnet, and ARP or routing mixes them",

@@ -57,6 +57,14 @@ fn remedies_of_bnxt_take_effect() {
     let dir = "/sys/kernel/config/bnxt_re/bnxt_re0/ports/1/cc";
     let remedy = format!("echo 1 > {dir}/ecn_enable; echo 1 > {dir}/apply");
     assert_eq!(report.findings[0].remedy, remedy);
+    let marked = "sys/class/infiniband/bnxt_re0/ports/1/hw_counters/tx_cnp_pkts";
+    edit(&mut tree, &[Set(marked, "0\n")]);
+    let both = crate::host::report(&tree, &Asked::default());
+    let no_cnp = both.findings.iter().find(|f| f.rule == doctor::Rule::NoCnp).expect("H061");
+    let remedy = "mkdir -p /sys/kernel/config/bnxt_re/bnxt_re0; cd \
+                  /sys/kernel/config/bnxt_re/bnxt_re0/ports/1/cc && echo 1 > ecn_enable && \
+                  echo 1 > apply";
+    assert_eq!(no_cnp.remedy, remedy);
     let json = serde_json::to_value(&report).expect("a report has a JSON form");
     assert_eq!(json["ports"][0]["node_guid"], "0200:5eff:fe00:5301");
     assert_eq!(json["interfaces"][0]["ecn"], serde_json::json!([]));
