@@ -32,8 +32,12 @@ use screen::Screen;
 use summary::Wish;
 use watch::Watch;
 
-/// Judges captures.
+/// Judges captures. Exit status 1 says that something was found, and nothing else.
 pub(crate) fn run(args: &AuditArgs) -> Result<()> {
+    told(args).map_err(Failure::not_a_finding)
+}
+
+fn told(args: &AuditArgs) -> Result<()> {
     if let Some(AuditCommand::Decode(args)) = &args.command {
         return decode::run(args);
     }

@@ -21,6 +21,10 @@ const UNREADABLE: u8 = 2;
 
 /// Looks at a host.
 pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
+    told(args).map_err(Failure::not_a_finding)
+}
+
+fn told(args: &DoctorArgs) -> Result<()> {
     if let Some(code) = &args.explain {
         return explain(code);
     }

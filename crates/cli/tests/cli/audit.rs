@@ -171,6 +171,29 @@ fn damage_is_told_in_every_form() {
 }
 
 #[test]
+fn a_system_that_refuses_is_told_with_2() {
+    let file = capture("loss-drop-request.pcap");
+    for form in [&["audit", &file][..], &["audit", "decode", &file], &["doctor"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").expect("/dev/full");
+        let output = crocevia(form).stdout(full).output().expect("the command starts");
+        assert_eq!(output.status.code(), Some(2), "{form:?} {}", stderr(&output));
+        assert!(stderr(&output).contains("could not be written"), "{}", stderr(&output));
+    }
+    if std::process::Command::new("prlimit").arg("--version").output().is_err() {
+        eprintln!("skipped: no program prlimit");
+        return;
+    }
+    let (dir, binary, file) = for_anybody();
+    let limits = ["--nproc=1", "--", binary.to_str().expect("a name"), "audit"];
+    let mut command = super::command("prlimit".as_ref(), &limits);
+    as_nobody(command.arg(&file));
+    let output = output(&mut command);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("no thread to read by"), "{}", stderr(&output));
+    drop(dir);
+}
+
+#[test]
 fn a_page_takes_the_place_of_pages_only() {
     let dir = tempfile::tempdir().expect("a directory");
     let (file, page) = (dir.path().join("a.pcap"), dir.path().join("a.html"));
@@ -340,27 +363,33 @@ fn every_name_of_the_json_and_every_option_is_documented() {
     }
 }
 
-#[test]
-fn nobody_needs_rights_to_audit() {
-    use std::os::unix::process::CommandExt;
-    // SUDO-less runs are unprivileged already; root lends its rights away.
+/// The command and a capture where every user may read them.
+fn for_anybody() -> (tempfile::TempDir, PathBuf, PathBuf) {
+    use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir_in("/tmp").expect("a directory");
     let (binary, file) = (dir.path().join("crocevia"), dir.path().join("loss.pcap"));
     std::fs::copy(env!("CARGO_BIN_EXE_crocevia"), &binary).expect("a copy");
     std::fs::copy(capture("loss-drop-request.pcap"), &file).expect("a copy");
-    use std::os::unix::fs::PermissionsExt;
     for (path, mode) in [(dir.path(), 0o755), (&*binary, 0o755), (&*file, 0o644)] {
         std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("a mode");
     }
-    let mut command = super::command(binary.as_os_str(), &["audit"]);
-    command.arg(&file);
-    let is_root = std::fs::metadata("/proc/self").is_ok_and(|meta| {
-        use std::os::unix::fs::MetadataExt;
-        meta.uid() == 0
-    });
-    if is_root {
+    (dir, binary, file)
+}
+
+/// Runs without rights: those of root are lent away, others have none.
+fn as_nobody(command: &mut std::process::Command) {
+    use std::os::unix::fs::MetadataExt;
+    use std::os::unix::process::CommandExt;
+    if std::fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0) {
         command.uid(65534).gid(65534);
     }
+}
+
+#[test]
+fn nobody_needs_rights_to_audit() {
+    let (_dir, binary, file) = for_anybody();
+    let mut command = super::command(binary.as_os_str(), &["audit"]);
+    as_nobody(command.arg(&file));
     let output = output(&mut command);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(stdout(&output).contains("R021"));

@@ -58,6 +58,9 @@ impl Watch for Plotted {
 /// # Errors
 /// What is there has a content that is no page.
 pub(super) fn check(file: &Path) -> Result<()> {
+    if file == Path::new("-") {
+        return Err(Failure::usage("--html -: expected a file, the summary goes to the output"));
+    }
     let Ok(mut there) = File::open(file) else { return Ok(()) };
     let mut begins = [0; PAGE.len()];
     if !there.metadata().is_ok_and(|meta| meta.is_file() && meta.len() > 0) {
