@@ -26,6 +26,7 @@ mod finish;
 mod forget;
 mod histogram;
 mod lane;
+mod late;
 mod op;
 mod pair;
 mod requests;

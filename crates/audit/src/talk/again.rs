@@ -10,7 +10,7 @@ use crate::rule::Rule;
 
 /// A requester that repeats after at least this idle time was woken by its timer: the shortest
 /// timeout in use is longer, and a network's reordering is shorter. Nanoseconds.
-const TIMER: u64 = 4_000_000;
+pub(super) const TIMER: u64 = 4_000_000;
 
 impl Lane {
     /// A request before the expected PSN; tells whether it was sent before.
@@ -305,31 +305,6 @@ impl Lane {
         self.recovery = Some(recovery);
     }
 
-    /// A request whose answer was seen here is sent again: the answer got lost behind this point,
-    /// or came too late.
-    fn answered_before(
-        &mut self,
-        case: &Case<'_>,
-        request: Request,
-        idle: u64,
-        findings: &mut Findings,
-    ) {
-        let (rule, what) = match request.kind {
-            Kind::Read => (Rule::ResponseLost, "READ response"),
-            Kind::Atomic => (Rule::ResponseLost, "answer to the atomic"),
-            _ => (Rule::AckLost, "acknowledgement"),
-        };
-        let side = Side::Behind(case.flow.source);
-        self.befell(rule, case.at);
-        let numbers = [Number::sum("lost_packets", 1.0)];
-        Case::tell(findings, rule, case.flow, side, &[case.at], &numbers, || {
-            format!("PSN {} is asked for again though the {what} was seen", low(request.psn))
-        });
-        if idle >= TIMER {
-            self.woken(case, idle, findings);
-        }
-    }
-
     /// A loss behind the point of capture: the request was seen here, a NAK asks for it, and it is
     /// sent again. Without a NAK it may yet turn out to have arrived.
     fn lost_behind(
@@ -346,9 +321,11 @@ impl Lane {
             // Within a shorter time the answer may only be late.
             self.silent = (idle >= TIMER).then_some(Silent {
                 psn: first.psn,
+                until: u64::MAX,
                 first: first.at,
                 again: case.at,
                 idle,
+                response: false,
             });
             return;
         };
@@ -365,38 +342,6 @@ impl Lane {
                 "PSN {psn} was seen in frame {first}; the receiver asked for it in frame {nak}, \
                  sent again in {again}"
             )
-        });
-    }
-
-    /// A repetition after a silence whose first copy shows no sign of having arrived: it was lost.
-    pub(super) fn settle(&mut self, flow: Flow, findings: &mut Findings) {
-        let Some(Silent { psn, first, again, idle }) = self.silent.take() else { return };
-        let side = Side::Behind(flow.destination);
-        let numbers = [Number::sum("lost_packets", 1.0)];
-        Case::tell(findings, Rule::LostBehind, flow, side, &[first, again], &numbers, || {
-            let (psn, idle) = (low(psn), idle as f64 / 1e6);
-            format!(
-                "PSN {psn} was seen in frame {first}; nobody answered for {idle:.1} ms, sent \
-                 again in {again}"
-            )
-        });
-    }
-
-    /// A second answer for a PSN: if it was repeated after a silence, both copies had arrived.
-    pub(super) fn answered_twice(
-        &mut self,
-        asked: Flow,
-        psn: u64,
-        at: At,
-        findings: &mut Findings,
-    ) {
-        let Some(silent) = self.silent.filter(|silent| silent.psn <= psn) else { return };
-        self.silent = None;
-        let side = Side::Responder(asked.destination);
-        let frames = [silent.again, at];
-        Case::tell(findings, Rule::AckLost, asked, side, &frames, &[], || {
-            let psn = low(silent.psn);
-            format!("PSN {psn} had arrived: frame {at} is its second answer; the first was late")
         });
     }
 
@@ -488,7 +433,7 @@ impl Lane {
             return false;
         };
         let seen = psn < read.next;
-        let first = read.at;
+        let (first, end) = (read.at, read.end());
         let answered = read.next > read.psn;
         if !answered && !seen {
             // Nothing of it came: whether request or response was lost cannot be told.
@@ -497,17 +442,17 @@ impl Lane {
             self.woken(case, idle, findings);
             return true;
         }
-        let side = match seen {
-            true => Side::Behind(case.flow.source),
-            false => Side::Before(case.flow.destination),
-        };
         self.befell(Rule::ResponseLost, case.at);
-        let frames = [case.at, first];
-        let numbers = [Number::sum("lost_packets", 1.0), Number::max("longest_wait_us", us(idle))];
-        Case::tell(findings, Rule::ResponseLost, case.flow, side, &frames, &numbers, || {
-            let how = if seen { "was seen" } else { "was not seen" };
-            format!("the response at PSN {} of the READ in frame {first} {how}", low(psn))
-        });
+        self.settle(case.flow, findings);
+        if !seen {
+            // It may yet come, and come again.
+            let again = case.at;
+            self.silent = Some(Silent { psn, until: end, first, again, idle, response: true });
+        } else if idle < self.on_its_way() {
+            self.came_late(case, psn, idle, findings);
+        } else {
+            self.response_lost((case.flow, true), psn, [case.at, first], idle, findings);
+        }
         if idle >= TIMER {
             self.woken(case, idle, findings);
         }

@@ -148,7 +148,7 @@ impl Lane {
         if until <= self.acked {
             return;
         }
-        self.acked = until;
+        (self.acked, self.acked_at) = (until, at.time);
         self.blocked = None;
         while let Some(&sent) = self.sent.front().filter(|sent| sent.end() <= until) {
             if sent.kind.has_response() && !self.is_served(sent.psn, until) {

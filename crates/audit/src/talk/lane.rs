@@ -184,10 +184,14 @@ pub(super) struct Recovery {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Silent {
     pub psn: u64,
+    /// A second answer before this PSN is one to it.
+    pub until: u64,
     pub first: At,
     pub again: At,
     /// How long there was nothing, nanoseconds.
     pub idle: u64,
+    /// What was missing is a READ's response.
+    pub response: bool,
 }
 
 /// A packet that later ones have overtaken.
@@ -237,6 +241,8 @@ pub(super) struct Lane {
     pub next: Option<u64>,
     /// All before it is acknowledged.
     pub acked: u64,
+    /// When the answer came that says so.
+    pub acked_at: Time,
     /// The first PSN that was seen.
     pub first: u64,
     /// The first packet was in the middle of a message.
