@@ -48,7 +48,8 @@ pub const ANNOUNCED: usize = 16_384;
 pub const BUCKETS: usize = 512;
 /// Points of a plotted series.
 pub const POINTS: usize = 1024;
-/// Conversations whose series are kept: the first ones.
+/// Conversations whose series are kept: the busiest. One that becomes busy later takes the place of
+/// the least busy, and its series begins there. As many others are counted.
 pub const PLOTTED: usize = 256;
 /// Requests of one direction whose answers are timed for the plots.
 pub const ROUND_TRIPS: usize = 128;
