@@ -11,6 +11,7 @@ import re
 import select
 import signal
 import struct
+import sys
 import termios
 import time
 
@@ -28,6 +29,21 @@ RUNS = [
 # of the READs above, together
 READ_BYTES = 200 * 100000
 COLUMNS, ROWS = 90, 30
+CAPTURE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../crates/wire/tests/captures/loss-drop-request.pcap")
+# Sends the frames of a capture at an interface with tags behind their addresses, and tells how many: interface, file, tags in hexadecimal.
+SENDER = """
+import socket, struct, sys
+interface, file, tags = sys.argv[1:]
+data, at, count = open(file, "rb").read(), 24, 0
+sender = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+sender.bind((interface, 0))
+while at < len(data):
+    length, = struct.unpack_from("<I", data, at + 8)
+    frame = data[at + 16:at + 16 + length]
+    sender.send(frame[:12] + bytes.fromhex(tags) + frame[12:])
+    at, count = at + 16 + length, count + 1
+print(count)
+"""
 
 
 class Space:
@@ -152,7 +168,7 @@ def clean(env, kind, program, options, operations):
 def compare(live, filed, names):
     for name in names:
         if live["totals"][name] != filed["totals"][name]:
-            raise Fail(f"  {name}: live {live['totals'][name]}, tcpdump {filed['totals'][name]}")
+            raise Fail(f"  {name}: live {live['totals'][name]}, the file {filed['totals'][name]}")
 
 
 def lossy(env, kind, program, options, faults, rules):
@@ -348,6 +364,103 @@ def view(env, how):
                 raise Fail(f"  no summary at the end: {last!r}")
 
 
+def vlan(env, tags):
+    """Frames of a capture sent with tags: those that the kernel took off stand in the frames again, and all is judged as without them."""
+    recorded = document(run([env.crocevia, "audit", CAPTURE, "--json"]), 1)
+    count = recorded["captures"][0]["records"]
+    with net.NetPair(1500, user=not env.root) as pair:
+        with Audit(env, pair.enter(0), net.DEVICE[0], "--json") as audit:
+            sent = run([*pair.enter(1), sys.executable, "-c", SENDER, net.DEVICE[1], CAPTURE, tags], 30)
+            if sent.failed or sent.out.strip() != str(count):
+                raise Fail(sent.show("frames with tags"))
+            report = document(audit.end(), 1)
+    compare(report, recorded, ("packets", "icrc_right", "damaged", "refused"))
+    live, file = report["captures"][0], recorded["captures"][0]
+    wanted = file["bytes"] + count * len(tags) // 2
+    if live["records"] - report["totals"]["other"] != count or live["bytes"] != wanted:
+        raise Fail(f"  expected {count} frames of {wanted} bytes, found {live}")
+    rules = [[f["rule"] for f in r["findings"]] for r in (report, recorded)]
+    if "R021" not in rules[0]:
+        raise Fail(f"  {rules[0]}, in the file {rules[1]}")
+    return f"{count} frames"
+
+
+def filtered(env):
+    """What a filter leaves out is not judged; the exit status is that of what is left."""
+    exprs = ("src {}", "src {}", "host 192.0.2.1", "frame ..10", "conversation 1")
+    exprs = [e.format(a) for e, a in zip(exprs, [*LO, "", "", ""])]
+    with Space.make(env, "lo") as (enter, interface, *ends), contextlib.ExitStack() as stack:
+        audits = [stack.enter_context(Audit(env, enter, interface, "--json", *(["--filter", e] if e else []))) for e in ["", *exprs]]
+        programs(env, ends, "ibv_rc_pingpong", ["-n", "500"], "loss=2%,seed=5")
+        results = [audit.end() for audit in audits]
+    reports = [document(result, 0 if '"clean": true' in result.out else 1) for result in results]
+    for report, expr in zip(reports, ["", *exprs]):
+        if report["filter"] != (expr or None):
+            raise Fail(f"  {expr!r}: {report['filter']}")
+    every, one, other, none, ten, first = ([r["totals"]["packets"], r["clean"]] for r in reports)
+    if not every[0] or one[0] + other[0] != every[0] or not one[0] or not other[0]:
+        raise Fail(f"  {every} are not {one} and {other}")
+    if none != [0, True] or not 0 < ten[0] <= 10 * 64 or every[1] or first != every:
+        raise Fail(f"  nobody's {none}, of ten frames {ten}, of the first conversation {first}, all {every}")
+    return f"{one[0]} + {other[0]} packets"
+
+
+def frames(env):
+    """--frames: each instance while it goes on; without any the exit status is 0."""
+    with Space.make(env, "lo") as (enter, interface, *ends):
+        with Audit(env, enter, interface, "--frames", "all") as audit, Audit(env, enter, interface, "--frames", "R090") as none:
+            programs(env, ends, "ibv_rc_pingpong", ["-n", "1000"], "loss=2%,seed=7")
+            deadline = time.monotonic() + 10
+            while not re.search(r"^#\d+ [\d.]+ R02\d ", audit.proc.output(), re.M):
+                if time.monotonic() > deadline:
+                    raise Fail(audit.end().show("no line of a frame"))
+                time.sleep(0.05)
+            result, nothing = audit.end(), none.end()
+    lines = [line for line in result.out.splitlines() if not line.startswith("crocevia:")]
+    wrong = [line for line in lines if not re.match(r"#\d+ [\d.]+ R\d{3} .*: .", line)]
+    if result.code != 1 or wrong:
+        raise Fail(f"  {wrong[:5]}\n" + result.show("--frames"))
+    if nothing.code != 0 or "R0" in nothing.out:
+        raise Fail(nothing.show("--frames of a rule that nothing breaks"))
+    return f"{len(lines)} lines"
+
+
+def page(env):
+    """--html: the page and the summary; a page that cannot be written costs only itself."""
+    file = os.path.join(env.tmp, "audit-live.html")
+    with Space.make(env, "lo") as (enter, interface, *ends):
+        with Audit(env, enter, interface, "--html", file) as audit, Audit(env, enter, interface, "--html", "/nowhere/page.html") as lost:
+            programs(env, ends, "ibv_rc_pingpong", ["-n", "1000"], "loss=2%,seed=7")
+            result, unwritten = audit.end(signal.SIGTERM), lost.end()
+        with open(file, encoding="utf-8") as f:
+            text = f.read()
+    if result.code != 1 or not re.search(r"R02\d", result.out):
+        raise Fail(result.show("--html"))
+    if not all(part in text for part in ("RDMA audit of lo", "<svg", "R02", "</html>")) or "://" in text:
+        raise Fail(f"  a page of {len(text)} bytes: {text[:300]}")
+    if unwritten.code != 2 or "lo: live, Ethernet" not in unwritten.out or "cannot be written" not in unwritten.out:
+        raise Fail(unwritten.show("--html where nothing can be written"))
+    return f"{len(text)} bytes"
+
+
+def promiscuous(env):
+    """--promiscuous is on while it listens, and not otherwise."""
+    need("ip")
+    with net.NetPair(1500, user=not env.root) as pair:
+        def count():
+            shown = run([*pair.enter(0), "ip", "-d", "link", "show", net.DEVICE[0]]).out
+            found = re.search(r"promiscuity (\d+)", shown)
+            if not found:
+                raise Skip("this ip does not tell promiscuity")
+            return int(found[1])
+        for options, wanted in ((["--promiscuous"], 1), ([], 0)):
+            with Audit(env, pair.enter(0), net.DEVICE[0], *options) as audit:
+                during = count()
+                result = audit.end()
+            if result.code != 0 or (during, count()) != (wanted, 0):
+                raise Fail(f"  {options}: {during} times promiscuous, {count()} afterwards\n" + result.show("--promiscuous"))
+
+
 def idle(env):
     """Nothing arrives that is wanted: it takes no processor time, whatever else passes."""
     with Space.make(env, "lo") as (enter, *_):
@@ -377,6 +490,12 @@ def cases(env):
     yield Case("audit_live/lines", lambda: lines(env))
     yield Case("audit_live/down", lambda: ended(env, ["set", net.DEVICE[0], "down"], "the interface is down"))
     yield Case("audit_live/gone", lambda: ended(env, ["del", net.DEVICE[0]], "the interface has vanished"))
+    for name, tags in (("none", ""), ("customer", "81006007"), ("service", "88a86007"), ("both", "88a8600781000005")):
+        yield Case(f"audit_live/tags/{name}", lambda t=tags: vlan(env, t))
+    yield Case("audit_live/filter", lambda: filtered(env))
+    yield Case("audit_live/frames", lambda: frames(env))
+    yield Case("audit_live/html", lambda: page(env))
+    yield Case("audit_live/promiscuous", lambda: promiscuous(env))
     yield Case("audit_live/denied", lambda: denied(env))
     yield Case("audit_live/wrong", lambda: wrong(env))
     for how in ("q", "ctrl-c", "resize", "stop", signal.SIGTERM, signal.SIGHUP):

@@ -103,11 +103,15 @@ impl Auditor {
             return None;
         }
         let half = self.talks.half(event, packet);
+        if let Some(gone) = self.talks.gone(&mut self.findings) {
+            self.paths.forgotten(&gone, &mut self.findings);
+            self.ecn.forgotten(&gone, &mut self.findings);
+        }
         self.paths.packet(event, packet, half, &mut self.talks, &mut self.findings);
         self.ecn.packet(event, packet, half, &mut self.talks, &mut self.findings);
         self.pauses.packet(event, packet, &mut self.findings);
         self.connections.packet(event, packet, half, &mut self.talks, &mut self.findings);
-        Some(self.talks.packet(event, packet, half, &mut self.findings))
+        Some(self.talks.packet(event, packet, half, &self.pauses, &mut self.findings))
     }
 
     /// The end of the captures: what can only be told now is added, and the result given.

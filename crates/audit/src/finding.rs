@@ -11,6 +11,10 @@ use crate::limits;
 use crate::record::{At, Point};
 use crate::rule::{Rule, Severity};
 
+mod cause;
+
+pub use cause::Cause;
+
 /// A direction between two ends: packets from `source` to queue pair `qp` of `destination`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Flow {
@@ -191,6 +195,8 @@ pub struct Finding {
     pub sample: Vec<At>,
     /// Numbers, joined over the instances.
     pub numbers: Vec<Number>,
+    /// Of stalls and outliers: why, as far as other findings tell.
+    pub causes: Vec<Cause>,
 }
 
 impl Finding {
@@ -260,6 +266,7 @@ impl Findings {
             last: None,
             sample: Vec::new(),
             numbers: Vec::new(),
+            causes: Vec::new(),
         });
         finding.count += 1;
         if let Some(&at) = instance.at.first() {
@@ -273,6 +280,16 @@ impl Findings {
         }
         for number in instance.numbers {
             join_number(&mut finding.numbers, *number);
+        }
+    }
+
+    /// Tells why `count` instances about a subject came about.
+    pub fn explain(&mut self, rule: Rule, subject: Subject, cause: &Cause, count: u64) {
+        let others = (rule, Subject::Others);
+        let key = (rule, subject);
+        let key = if self.by_subject.contains_key(&key) { key } else { others };
+        if let Some(finding) = self.by_subject.get_mut(&key) {
+            cause.join(count, &mut finding.causes);
         }
     }
 

@@ -48,7 +48,8 @@ pub const ANNOUNCED: usize = 16_384;
 pub const BUCKETS: usize = 512;
 /// Points of a plotted series.
 pub const POINTS: usize = 1024;
-/// Conversations whose series are kept: the first ones.
+/// Conversations whose series are kept: the busiest. One that becomes busy later takes the place of
+/// the least busy, and its series begins there. As many others are counted.
 pub const PLOTTED: usize = 256;
 /// Requests of one direction whose answers are timed for the plots.
 pub const ROUND_TRIPS: usize = 128;
@@ -64,3 +65,7 @@ pub const WRONG_OPEN: usize = 8;
 pub const SHORT_OPEN: usize = 64;
 /// Requests for a part of one READ's responses that are remembered.
 pub const ASKS: usize = 64;
+/// Pairs of ends that are remembered of halves that were forgotten.
+pub const ENDS_OF_FORGOTTEN: usize = 4096;
+/// Source ports between two ends that are told apart; with as many there is entropy.
+pub const PORTS: usize = 1024;

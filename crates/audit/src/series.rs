@@ -1,8 +1,12 @@
 //! What is plotted over time: throughput, repetitions, marks and pauses of all traffic, and of the
-//! first conversations their throughput, round trips and PSNs. Bounded however long the capture:
+//! busiest conversations their throughput, round trips and PSNs. Bounded however long the capture:
 //! buckets double their width when they are full, points thin out.
 
+mod busiest;
+
 use wire::{Opcode, Syndrome};
+
+use busiest::{Busiest, Place};
 
 use crate::event::{Event, Packet, What};
 use crate::limits;
@@ -220,7 +224,7 @@ pub struct Series {
     axis: Option<Axis>,
     load: Buckets<Load>,
     talks: Vec<TalkSeries>,
-    recent: usize,
+    busiest: Busiest,
 }
 
 impl Series {
@@ -240,7 +244,7 @@ impl Series {
                 load.ce = u64::from(packet.path.traffic_class & 3 == 3);
                 load.cnp = u64::from(packet.bth.opcode == Opcode::CNP);
                 if let Some(remark) = remark {
-                    self.talk(time, (bucket, width), packet, remark);
+                    self.talk(event, (bucket, width), packet, remark);
                 }
             }
             What::Pause(_) => load.pauses = 1,
@@ -249,21 +253,23 @@ impl Series {
         self.load.add(bucket, width, load);
     }
 
-    fn talk(&mut self, time: Time, place: (usize, u64), packet: &Packet, remark: &Remark) {
-        let is_it = |talk: &TalkSeries| talk.conversation == remark.conversation;
-        if !self.talks.get(self.recent).is_some_and(is_it) {
-            self.recent = match self.talks.iter().position(is_it) {
-                Some(at) => at,
-                None if self.talks.len() == limits::PLOTTED => return,
-                None => {
-                    let (forward, backward) = Default::default();
-                    let conversation = remark.conversation;
-                    self.talks.push(TalkSeries { conversation, forward, backward });
-                    self.talks.len() - 1
+    fn talk(&mut self, event: &Event, place: (usize, u64), packet: &Packet, remark: &Remark) {
+        let (time, len) = (event.at.time, u64::from(event.len));
+        let at = match self.busiest.see(remark.conversation, len) {
+            Place::Plotted(at) => at,
+            Place::None => return,
+            Place::Taken(at) => {
+                let (forward, backward) = Default::default();
+                let conversation = remark.conversation;
+                let new = TalkSeries { conversation, forward, backward };
+                match self.talks.get_mut(at) {
+                    Some(old) => *old = new,
+                    None => self.talks.push(new),
                 }
-            };
-        }
-        let Some(talk) = self.talks.get_mut(self.recent) else { return };
+                at
+            }
+        };
+        let Some(talk) = self.talks.get_mut(at) else { return };
         let (way, other) = match remark.forward {
             true => (&mut talk.forward, &mut talk.backward),
             false => (&mut talk.backward, &mut talk.forward),

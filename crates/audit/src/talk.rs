@@ -21,15 +21,19 @@ mod again;
 mod announce;
 mod answers;
 mod case;
+mod cause;
 mod finish;
+mod forget;
 mod histogram;
 mod lane;
+mod late;
 mod op;
 mod pair;
 mod requests;
 mod table;
 
 pub use announce::Announced;
+pub use forget::Gone;
 
 use announce::Announcements;
 use case::Case;
@@ -112,6 +116,9 @@ pub struct Half {
     touched: bool,
     ce: u64,
     cnp: u64,
+    /// The newest two CNPs, once there are two.
+    cnps: Option<[At; 2]>,
+    last_cnp: Option<At>,
     answers: Answers,
     lane: Lane,
     /// Of the judge of connections.
@@ -144,6 +151,8 @@ pub struct Talks {
     /// Requests remembered in all lanes.
     sent: usize,
     announced: Announcements,
+    /// The newest that were forgotten, until they are judged.
+    gone: Option<Box<Gone>>,
 }
 
 impl Talks {
@@ -177,30 +186,14 @@ impl Talks {
     }
 
     fn begin(&mut self, key: Key, event: &Event, packet: &Packet) -> HalfId {
-        let half = Half {
-            flow: Flow { source: key.source, destination: key.destination, qp: key.qp },
-            encapsulation: packet.path.encapsulation,
-            service: None,
-            peer: None,
-            home: event.point,
-            first: event.at,
-            last: event.at,
-            packets: 0,
-            bytes: 0,
-            ecn: fabric::ecn::State::default(),
-            path: fabric::path::State::default(),
-            source_port: packet.path.source_port,
-            direction: event.direction,
-            conversation: 0,
-            forward: true,
-            trust: 0,
-            touched: true,
-            ce: 0,
-            cnp: 0,
-            answers: Answers::default(),
-            lane: Lane::default(),
-            connect: connect::State::default(),
-        };
+        let half = Half::empty(
+            (
+                Flow { source: key.source, destination: key.destination, qp: key.qp },
+                packet.path.encapsulation,
+            ),
+            (event.point, event.at),
+            (packet.path.source_port, event.direction),
+        );
         let id = if self.halves.len() < limits::HALVES {
             self.halves.push(half);
             HalfId((self.halves.len() - 1) as u32)
@@ -217,40 +210,6 @@ impl Talks {
             self.tell(key, id, announced);
         }
         id
-    }
-
-    /// Makes room: forgets a half that was quiet since the hand passed it last.
-    fn forget(&mut self) -> HalfId {
-        loop {
-            self.hand = (self.hand + 1) % self.halves.len();
-            let half = &mut self.halves[self.hand];
-            if core::mem::take(&mut half.touched) {
-                continue;
-            }
-            let key = Key {
-                source: half.flow.source,
-                destination: half.flow.destination,
-                qp: half.flow.qp,
-                encapsulation: half.encapsulation as u8,
-            };
-            let peer = half.peer;
-            self.sent = self.sent.saturating_sub(half.lane.sent.len());
-            self.index.remove(&key);
-            self.one_less_between(&key);
-            if let Some(peer) = peer {
-                self.halves[peer.0 as usize].peer = None;
-            }
-            return HalfId(self.hand as u32);
-        }
-    }
-
-    fn one_less_between(&mut self, key: &Key) {
-        let ends = (key.source, key.destination);
-        let Some(count) = self.between.get_mut(&ends).filter(|_| key.qp != 1) else { return };
-        *count -= 1;
-        if *count == 0 {
-            self.between.remove(&ends);
-        }
     }
 
     /// A half.
@@ -285,6 +244,7 @@ impl Talks {
         event: &Event,
         packet: &Packet,
         id: HalfId,
+        pauses: &fabric::pause::Judge,
         findings: &mut Findings,
     ) -> Remark {
         let opcode = packet.bth.opcode.0;
@@ -292,7 +252,10 @@ impl Talks {
         let service = op::service(opcode);
         let half = &mut self.halves[id.0 as usize];
         half.ce += u64::from(packet.path.traffic_class & 3 == 3);
-        half.cnp += u64::from(service == 4);
+        if service == 4 {
+            half.cnp += 1;
+            half.cnps = half.last_cnp.replace(event.at).map(|before| [before, event.at]);
+        }
         let flow = half.flow;
         let case = Case { at: event.at, flow, packet, reliable: op::is_reliable(service) };
         let (mut psn, mut again) = (u64::from(case.psn()), false);
@@ -301,7 +264,7 @@ impl Talks {
                 again = true;
                 case.copied(findings);
             } else if self.is_of_service(&case, id, findings) {
-                (psn, again) = self.connected(&case, id, what, findings);
+                (psn, again) = self.connected((event, &case), id, what, pauses, findings);
             }
         }
         self.number(id);
@@ -313,9 +276,10 @@ impl Talks {
     /// A packet of a connected service.
     fn connected(
         &mut self,
-        case: &Case<'_>,
+        (event, case): (&Event, &Case<'_>),
         id: HalfId,
         what: Op,
+        pauses: &fabric::pause::Judge,
         findings: &mut Findings,
     ) -> (u64, bool) {
         let half = &mut self.halves[id.0 as usize];
@@ -345,7 +309,11 @@ impl Talks {
         let before = asked.lane.sent.len();
         let psn = asked.lane.answer(case, asked.flow, what, findings);
         self.sent = self.sent.saturating_sub(before.saturating_sub(asked.lane.sent.len()));
+        let slow = asked.lane.slow.take();
         self.halves[id.0 as usize].answers.again += u64::from(again);
+        if let Some(slow) = slow {
+            self.explain((peer, slow), (id, event), pauses, findings);
+        }
         (psn, again)
     }
 
@@ -386,16 +354,22 @@ impl Talks {
             let half = &mut self.halves[at];
             half.lane.finish(half.flow, self.end, findings);
             let half = &self.halves[at];
-            self.mtus(half, findings);
-            self.stray(half, findings);
+            let peer = half.peer.map(|peer| self.get(peer));
+            self.conclude(half, peer, findings);
         }
+    }
+
+    /// The end of a half, `peer` being the other direction.
+    fn conclude(&self, half: &Half, peer: Option<&Half>, findings: &mut Findings) {
+        mtus(half, peer, findings);
+        self.stray(half, peer, findings);
     }
 
     /// Answers to a queue pair that was seen, but never asked anything. Early in a capture they
     /// may answer what came before it.
-    fn stray(&self, half: &Half, findings: &mut Findings) {
+    fn stray(&self, half: &Half, peer: Option<&Half>, findings: &mut Findings) {
         const BEFORE: u64 = 500_000_000;
-        let Some(peer) = half.peer.map(|peer| self.get(peer)) else { return };
+        let Some(peer) = peer else { return };
         let (Some(first), Some(start)) = (half.answers.first, self.start) else { return };
         let late = half.answers.last.time.since(start.time) > BEFORE;
         if peer.lane.next.is_some() || !late {
@@ -407,20 +381,19 @@ impl Talks {
             "answers to a queue pair that sent no request".to_owned()
         });
     }
+}
 
-    /// The path MTUs of the two directions, and of a direction's requests and their responses.
-    fn mtus(&self, half: &Half, findings: &mut Findings) {
-        let (Some(mtu), side) = (half.lane.mtu, Side::Unknown) else { return };
-        let back = half.peer.and_then(|peer| self.get(peer).lane.mtu).filter(|_| half.forward);
-        let Some(other) = half.lane.response_mtu.or(back).filter(|other| *other != mtu) else {
-            return;
-        };
-        let numbers =
-            [Number::last("mtu", f64::from(mtu)), Number::last("other", f64::from(other))];
-        let frames = [half.first];
-        Case::tell(findings, Rule::MtuMismatch, half.flow, side, &frames, &numbers, || {
-            let (a, b) = (half.flow.source.to_ip(), half.flow.destination.to_ip());
-            format!("{a} sends packets of {mtu} bytes, {b} of {other}")
-        });
-    }
+/// The path MTUs of the two directions, and of a direction's requests and their responses.
+fn mtus(half: &Half, peer: Option<&Half>, findings: &mut Findings) {
+    let (Some(mtu), side) = (half.lane.mtu, Side::Unknown) else { return };
+    let back = peer.and_then(|peer| peer.lane.mtu).filter(|_| half.forward);
+    let Some(other) = half.lane.response_mtu.or(back).filter(|other| *other != mtu) else {
+        return;
+    };
+    let numbers = [Number::last("mtu", f64::from(mtu)), Number::last("other", f64::from(other))];
+    let frames = [half.first];
+    Case::tell(findings, Rule::MtuMismatch, half.flow, side, &frames, &numbers, || {
+        let (a, b) = (half.flow.source.to_ip(), half.flow.destination.to_ip());
+        format!("{a} sends packets of {mtu} bytes, {b} of {other}")
+    });
 }

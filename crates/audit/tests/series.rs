@@ -112,3 +112,37 @@ fn points_thin_out_evenly() {
     assert!(talk.forward.psn.stride() > 1);
     assert!(points.is_sorted_by_key(|(time, _)| *time));
 }
+
+/// Remarks of packets of so many conversations in turns, and one that is busier from packet `from`
+/// on.
+fn crowd(many: u32, packets: u32, busy: u32, from: u32) -> Series {
+    let event = capture("rc-write-mtu256.pcap").into_iter().find(|e| e.len > 300).expect("a WRITE");
+    let mut series = Series::default();
+    for n in 0..packets {
+        let conversation = if n >= from && n % 2 == 0 { busy } else { n % many + 1 };
+        let remark =
+            audit::talk::Remark { conversation, forward: true, again: false, psn: n.into() };
+        let at = At { time: Time(event.at.time.0 + u64::from(n) * 1000), ..event.at };
+        series.see(&Event { at, ..event.clone() }, Some(&remark));
+    }
+    series.finish();
+    series
+}
+
+#[test]
+fn the_busiest_conversation_is_plotted_however_late_it_comes() {
+    let payload = |series: &Series, id| -> Option<u64> {
+        series.conversation(id).map(|talk| talk.forward.payload.sums().iter().sum())
+    };
+    let busy = 1_000_000;
+    for many in [300, 5000] {
+        let series = crowd(many, 100_000, busy, 50_000);
+        let got = payload(&series, busy).expect("it is plotted");
+        assert!(got > 256 * 20_000, "{got}");
+        assert_eq!((1..=many).filter(|id| series.conversation(*id).is_some()).count(), 255);
+    }
+    // None is busier than the first: they stay.
+    let series = crowd(2000, 100_000, busy, u32::MAX);
+    assert!((1..=256).all(|id| series.conversation(id).is_some()));
+    assert_eq!(payload(&series, 1), Some(50 * 256));
+}

@@ -40,6 +40,14 @@ impl Failure {
         Self::Usage(message.into())
     }
 
+    /// The same failure of a command whose exit code 1 says that something was found.
+    pub(crate) fn not_a_finding(self) -> Self {
+        match self {
+            Self::Failed(message) => Self::Exit(EXIT_USAGE, message),
+            other => other,
+        }
+    }
+
     /// The exit code.
     pub(crate) fn code(&self) -> u8 {
         match self {

@@ -24,9 +24,20 @@ pub(crate) fn json(value: &impl Serialize) -> Result<()> {
     text(&body)
 }
 
+/// Whether a terminal obeys a character instead of showing it, or shows others elsewhere for it.
+pub(crate) fn steers(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// A message, which may name files and what stood in them, without what a terminal obeys but ends
+/// of lines.
+fn plainly(message: &str) -> String {
+    message.replace(|c| steers(c) && c != '\n', "\u{fffd}")
+}
+
 /// Writes an error to standard error. Nothing can be done if that fails.
 pub(crate) fn error(message: &str) {
-    let mut err = io::stderr().lock();
+    let (message, mut err) = (plainly(message), io::stderr().lock());
     let _ = if colour(err.is_terminal()) {
         writeln!(err, "\u{1b}[1;31mcrocevia: error:\u{1b}[0m {message}")
     } else {
@@ -41,7 +52,7 @@ pub(crate) fn plain(text: &str) {
 
 /// Writes a remark to standard error.
 pub(crate) fn note(message: &str) {
-    let _ = writeln!(io::stderr().lock(), "crocevia: {message}");
+    let _ = writeln!(io::stderr().lock(), "crocevia: {}", plainly(message));
 }
 
 /// Whether to colour what goes to a terminal (`NO_COLOR`, no-color.org).

@@ -148,7 +148,7 @@ catalogue! {
         "an address of the interface has no RoCEv2 GID",
         "Every IPv4 address of a RoCE interface has a GID; for this one there is none, so \
          connections from or to it fail with an unreachable address. The GID table is full, or \
-         the device missed the change.",
+         the device missed the change. Routes by the address go with it, and have to be set again.",
         "ip address del ADDRESS/LENGTH dev IF; ip address add ADDRESS/LENGTH dev IF";
     SameSubnet = "H024" "same-subnet" Warning:
         "several interfaces are in one subnet, and ARP or routing mixes them",
@@ -203,8 +203,8 @@ catalogue! {
         "firmware and operating system both speak DCBX",
         "The adapter's firmware controls DCBX, and lldpad announces PFC on the same port: \
          whichever heard the switch last overwrites PFC and classes.",
-        "mlnx_qos -i IF -d os (or leave it to the firmware: lldptool set-lldp -i IF \
-         adminStatus=disabled)";
+        "mlnx_qos -i IF -d os, or dcb dcbx set dev IF host ieee (or leave it to the firmware: \
+         lldptool set-lldp -i IF adminStatus=disabled)";
     DcbxPeer = "H038" "dcbx-mismatch" Warning:
         "the neighbour has PFC on other priorities",
         "The switch announces by DCBX another set of lossless priorities than this port has: on \
@@ -223,23 +223,25 @@ catalogue! {
         "RoCE's class has no bandwidth",
         "ETS gives the class of a lossless priority 0 %, and others have a share: under load \
          RoCE gets what they leave.",
-        "mlnx_qos -i IF --tsa LIST --tc_bw LIST (or: dcb ets set dev IF tc-bw TC:50)";
+        "mlnx_qos -i IF --tsa LIST --tcbw LIST (or: dcb ets set dev IF tc-bw TC:50)";
     EtsStrict = "H041" "ets-strict" Warning:
         "RoCE's class is strict before classes with shares",
         "A strict class is served before all others while it has anything to send. RoCE is bulk: \
          it starves TCP, and the control traffic in other classes. Strict is for CNPs.",
-        "mlnx_qos -i IF --tsa LIST --tc_bw LIST (or: dcb ets set dev IF tc-tsa TC:ets tc-bw \
+        "mlnx_qos -i IF --tsa LIST --tcbw LIST (or: dcb ets set dev IF tc-tsa TC:ets tc-bw \
          TC:50)";
     EtsSum = "H042" "ets-sum" Warning:
         "the shares of ETS do not add up to 100 %",
         "Shares of the ETS classes are of one whole; firmware refuses or scales others.",
-        "mlnx_qos -i IF --tc_bw LIST (or: dcb ets set dev IF tc-bw LIST), with a sum of 100";
+        "mlnx_qos -i IF --tcbw LIST (or: dcb ets set dev IF tc-bw LIST), with a sum of 100";
     EcnOff = "H045" "ecn-off" Warning:
         "congestion control is off on RoCE's priority",
         "The receiver sends no CNPs (roce_np), or the sender does not slow down (roce_rp), for a \
-         lossless priority: congestion is met by PFC alone, which spreads it.",
+         lossless priority: congestion is met by PFC alone, which spreads it. With bnxt_re it is \
+         one switch for the port (ecn_enable).",
         "echo 1 > /sys/class/net/IF/ecn/roce_np/enable/PRIO; echo 1 > \
-         /sys/class/net/IF/ecn/roce_rp/enable/PRIO";
+         /sys/class/net/IF/ecn/roce_rp/enable/PRIO (bnxt_re: cd \
+         /sys/kernel/config/bnxt_re/DEV/ports/PORT/cc; echo 1 > ecn_enable; echo 1 > apply)";
     EcnParameter = "H046" "ecn-parameter" Warning:
         "a parameter of DCQCN is out of any useful range",
         "Ranges hold the vendor's defaults and the published settings with room around them. \

@@ -12,7 +12,7 @@ use crate::event::{Event, Packet};
 use crate::finding::Findings;
 use crate::limits;
 use crate::record::{At, Direction, Point};
-use crate::talk::{Half, HalfId, Talks};
+use crate::talk::{Gone, Half, HalfId, Talks};
 
 mod chain;
 mod delay;
@@ -178,6 +178,13 @@ impl Judge {
         pauser.last = event.at;
         for priority in 0..8 {
             pauser.by_priority[usize::from(priority)] += u64::from(stops(priority));
+        }
+    }
+
+    /// Two halves that make room are judged by what was seen of them.
+    pub fn forgotten(&mut self, gone: &Gone, findings: &mut Findings) {
+        if self.wanted {
+            chain::forgotten(self.expected, &self.pausers, gone, findings);
         }
     }
 

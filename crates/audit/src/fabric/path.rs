@@ -11,7 +11,7 @@ use crate::finding::{Findings, Flow, Instance, Number, Side, Subject};
 use crate::limits;
 use crate::record::{At, Point};
 use crate::rule::Rule;
-use crate::talk::{HalfId, Talks};
+use crate::talk::{Gone, HalfId, Talks};
 
 mod copies;
 mod ends;
@@ -86,6 +86,7 @@ pub struct Judge {
     several: bool,
     packets: usize,
     copies: Option<Box<Copies>>,
+    ends: ends::All,
 }
 
 impl Judge {
@@ -139,9 +140,14 @@ impl Judge {
         }
     }
 
+    /// Two halves that make room: what only a look at all of them tells is kept for the end.
+    pub fn forgotten(&mut self, gone: &Gone, findings: &mut Findings) {
+        self.ends.forgotten(gone, findings);
+    }
+
     /// The end of the captures.
     pub fn finish(&mut self, talks: &mut Talks, findings: &mut Findings) {
-        ends::judge(talks, findings);
+        core::mem::take(&mut self.ends).judge(talks, findings);
     }
 }
 

@@ -12,10 +12,11 @@ use wire::mac_control::MacControl;
 
 use crate::event::{Event, Packet};
 use crate::fabric::dcbx::Speaker;
-use crate::finding::Findings;
+use crate::finding::{Cause, Findings};
 use crate::limits;
 use crate::record::{Point, Time};
 use crate::report::LinkReport;
+use crate::rule::Rule;
 use crate::talk::Talks;
 
 use class::Ended;
@@ -104,6 +105,25 @@ impl Judge {
         if end.name.as_ref() != Some(&speaker.name) {
             end.name = Some(speaker.name.clone());
         }
+    }
+
+    /// Pauses that held the traffic of a link for half of the time between two moments or more.
+    pub fn held(&self, point: Point, from: Time, to: Time) -> Option<Cause> {
+        let link = self.links.get(usize::from(point.0)).filter(|link| !link.mixed)?;
+        let used = |class: &usize| *class == GLOBAL || link.data[*class] > 0;
+        let classes = link.ends.iter().flat_map(|end| end.classes.iter().enumerate());
+        let held = classes.filter(|(class, _)| used(class)).filter_map(|(_, c)| c.held(from, to));
+        let (ns, frames) = held.max_by_key(|(ns, _)| *ns)?;
+        let half = to.since(from) / 2;
+        (ns >= half.max(1)).then(|| {
+            let rule = match ns {
+                class::WATCHDOG.. => Some(Rule::PauseStorm),
+                class::LONG.. => Some(Rule::LongPause),
+                _ => None,
+            };
+            let several = if frames[0] == frames[1] { 1 } else { 2 };
+            Cause::new(rule, "pauses", &frames[..several])
+        })
     }
 
     /// Traffic.

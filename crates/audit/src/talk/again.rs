@@ -10,7 +10,7 @@ use crate::rule::Rule;
 
 /// A requester that repeats after at least this idle time was woken by its timer: the shortest
 /// timeout in use is longer, and a network's reordering is shorter. Nanoseconds.
-const TIMER: u64 = 4_000_000;
+pub(super) const TIMER: u64 = 4_000_000;
 
 impl Lane {
     /// A request before the expected PSN; tells whether it was sent before.
@@ -129,6 +129,7 @@ impl Lane {
             return true;
         }
         let late = *late;
+        self.befell(Rule::Reordered, late.at);
         let delay = late.at.time.since(late.overtaken_by.time);
         let numbers = [Number::max("longest_delay_us", us(delay))];
         let frames = [late.at, late.overtaken_by, nak];
@@ -144,6 +145,7 @@ impl Lane {
         let found = &mut self.holes[hole];
         found.told = true;
         let found = *found;
+        self.befell(Rule::LostBefore, case.at);
         let at: &[At] = &[found.at, found.refused.unwrap_or(case.at), case.at];
         let numbers = [Number::sum("lost_packets", (found.to - found.from) as f64)];
         let side = Side::Before(case.flow.source);
@@ -303,30 +305,6 @@ impl Lane {
         self.recovery = Some(recovery);
     }
 
-    /// A request whose answer was seen here is sent again: the answer got lost behind this point,
-    /// or came too late.
-    fn answered_before(
-        &mut self,
-        case: &Case<'_>,
-        request: Request,
-        idle: u64,
-        findings: &mut Findings,
-    ) {
-        let (rule, what) = match request.kind {
-            Kind::Read => (Rule::ResponseLost, "READ response"),
-            Kind::Atomic => (Rule::ResponseLost, "answer to the atomic"),
-            _ => (Rule::AckLost, "acknowledgement"),
-        };
-        let side = Side::Behind(case.flow.source);
-        let numbers = [Number::sum("lost_packets", 1.0)];
-        Case::tell(findings, rule, case.flow, side, &[case.at], &numbers, || {
-            format!("PSN {} is asked for again though the {what} was seen", low(request.psn))
-        });
-        if idle >= TIMER {
-            self.woken(case, idle, findings);
-        }
-    }
-
     /// A loss behind the point of capture: the request was seen here, a NAK asks for it, and it is
     /// sent again. Without a NAK it may yet turn out to have arrived.
     fn lost_behind(
@@ -343,15 +321,18 @@ impl Lane {
             // Within a shorter time the answer may only be late.
             self.silent = (idle >= TIMER).then_some(Silent {
                 psn: first.psn,
+                until: u64::MAX,
                 first: first.at,
                 again: case.at,
                 idle,
+                response: false,
             });
             return;
         };
         if self.reordered(case.flow, first.psn, nak, findings) {
             return;
         }
+        self.befell(Rule::LostBehind, case.at);
         let side = Side::Behind(case.flow.destination);
         let frames = [first.at, nak, case.at];
         let numbers = [Number::sum("lost_packets", 1.0)];
@@ -361,38 +342,6 @@ impl Lane {
                 "PSN {psn} was seen in frame {first}; the receiver asked for it in frame {nak}, \
                  sent again in {again}"
             )
-        });
-    }
-
-    /// A repetition after a silence whose first copy shows no sign of having arrived: it was lost.
-    pub(super) fn settle(&mut self, flow: Flow, findings: &mut Findings) {
-        let Some(Silent { psn, first, again, idle }) = self.silent.take() else { return };
-        let side = Side::Behind(flow.destination);
-        let numbers = [Number::sum("lost_packets", 1.0)];
-        Case::tell(findings, Rule::LostBehind, flow, side, &[first, again], &numbers, || {
-            let (psn, idle) = (low(psn), idle as f64 / 1e6);
-            format!(
-                "PSN {psn} was seen in frame {first}; nobody answered for {idle:.1} ms, sent \
-                 again in {again}"
-            )
-        });
-    }
-
-    /// A second answer for a PSN: if it was repeated after a silence, both copies had arrived.
-    pub(super) fn answered_twice(
-        &mut self,
-        asked: Flow,
-        psn: u64,
-        at: At,
-        findings: &mut Findings,
-    ) {
-        let Some(silent) = self.silent.filter(|silent| silent.psn <= psn) else { return };
-        self.silent = None;
-        let side = Side::Responder(asked.destination);
-        let frames = [silent.again, at];
-        Case::tell(findings, Rule::AckLost, asked, side, &frames, &[], || {
-            let psn = low(silent.psn);
-            format!("PSN {psn} had arrived: frame {at} is its second answer; the first was late")
         });
     }
 
@@ -407,6 +356,7 @@ impl Lane {
             self.fruitless += 1;
             self.fruitless_from.get_or_insert(case.at);
         }
+        self.befell(Rule::Timeout, case.at);
         let numbers = [Number::max("longest_wait_us", us(idle)), Number::sum("idle_us", us(idle))];
         let side = Side::Requester(case.flow.source);
         Case::tell(findings, Rule::Timeout, case.flow, side, &[case.at], &numbers, || {
@@ -483,7 +433,7 @@ impl Lane {
             return false;
         };
         let seen = psn < read.next;
-        let first = read.at;
+        let (first, end) = (read.at, read.end());
         let answered = read.next > read.psn;
         if !answered && !seen {
             // Nothing of it came: whether request or response was lost cannot be told.
@@ -492,16 +442,17 @@ impl Lane {
             self.woken(case, idle, findings);
             return true;
         }
-        let side = match seen {
-            true => Side::Behind(case.flow.source),
-            false => Side::Before(case.flow.destination),
-        };
-        let frames = [case.at, first];
-        let numbers = [Number::sum("lost_packets", 1.0), Number::max("longest_wait_us", us(idle))];
-        Case::tell(findings, Rule::ResponseLost, case.flow, side, &frames, &numbers, || {
-            let how = if seen { "was seen" } else { "was not seen" };
-            format!("the response at PSN {} of the READ in frame {first} {how}", low(psn))
-        });
+        self.befell(Rule::ResponseLost, case.at);
+        self.settle(case.flow, findings);
+        if !seen {
+            // It may yet come, and come again.
+            let again = case.at;
+            self.silent = Some(Silent { psn, until: end, first, again, idle, response: true });
+        } else if idle < self.on_its_way() {
+            self.came_late(case, psn, idle, findings);
+        } else {
+            self.response_lost((case.flow, true), psn, [case.at, first], idle, findings);
+        }
         if idle >= TIMER {
             self.woken(case, idle, findings);
         }

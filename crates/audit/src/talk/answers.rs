@@ -4,6 +4,7 @@
 use wire::packet::{NakCode, Syndrome};
 
 use super::case::{Case, low, us};
+use super::cause::LONG;
 use super::lane::{Ghost, Hole, Lane, Refusal, Sent, Target};
 use super::op::{self, Kind, Op, Place};
 use crate::finding::{Findings, Flow, Number, Side};
@@ -49,19 +50,7 @@ impl Lane {
             _ => {}
         }
         self.active = case.at.time;
-        if let Some((sent, ns)) = self.slow.take() {
-            Self::tell_stall(case, asked, sent, ns, findings);
-        }
         psn
-    }
-
-    /// An answer that took very long, though nothing was lost.
-    fn tell_stall(case: &Case<'_>, asked: Flow, sent: At, ns: u64, findings: &mut Findings) {
-        let side = Side::Responder(asked.destination);
-        let numbers = [Number::max("longest_us", us(ns)), Number::sum("stalled_us", us(ns))];
-        Case::tell(findings, Rule::Stall, asked, side, &[case.at, sent], &numbers, || {
-            format!("the request in frame {sent} was answered after {:.0} ms", ns as f64 / 1e6)
-        });
     }
 
     fn ack(&mut self, case: &Case<'_>, asked: Flow, psn: u64, findings: &mut Findings) {
@@ -159,7 +148,7 @@ impl Lane {
         if until <= self.acked {
             return;
         }
-        self.acked = until;
+        (self.acked, self.acked_at) = (until, at.time);
         self.blocked = None;
         while let Some(&sent) = self.sent.front().filter(|sent| sent.end() <= until) {
             if sent.kind.has_response() && !self.is_served(sent.psn, until) {
@@ -191,15 +180,16 @@ impl Lane {
 
     /// A message is complete: its time from the first packet to the answer.
     fn completed_after(&mut self, sent: Sent, at: At) {
-        /// A time that is long by itself, and by how much it must exceed the usual one.
-        const LONG: u64 = 200_000_000;
+        /// A time in which a queue pair stands still, and by how much it must exceed the usual one.
+        const STILL: u64 = 200_000_000;
         const TIMES: u64 = 1000;
         let ns = at.time.since(sent.begun);
         let latency = self.done[sent.kind as usize].latency.get_or_insert_default();
         latency.add(ns);
-        let usual = || latency.quantile(0.5);
-        if ns >= LONG && sent.times == 1 && latency.count() >= 100 && ns / TIMES >= usual() {
-            self.slow = Some((sent.at, ns));
+        if ns >= LONG {
+            let usual = || latency.quantile(0.5);
+            let stall = ns >= STILL && latency.count() >= 100 && ns / TIMES >= usual();
+            self.was_slow(sent, ns, stall);
         }
     }
 
@@ -234,6 +224,7 @@ impl Lane {
         self.acknowledge(psn, case.at);
         let times = self.rnr.filter(|rnr| rnr.psn == psn).map_or(0, |rnr| rnr.times) + 1;
         let wait = wire::aeth::rnr_timer(code).as_ps() / 1000;
+        self.befell(Rule::RnrStorm, case.at);
         self.rnr = Some(Refusal { psn, at: case.at, wait, times });
         self.rnr_told(case, asked, findings);
     }

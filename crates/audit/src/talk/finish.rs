@@ -1,9 +1,10 @@
 //! What can only be told once a direction's last packet was seen.
 
 use super::case::{Case, low, us};
+use super::cause::LONG;
 use super::lane::Lane;
 use super::op::Kind;
-use crate::finding::{Findings, Flow, Number, Side};
+use crate::finding::{Findings, Flow, Number, Side, Subject};
 use crate::record::At;
 use crate::rule::Rule;
 
@@ -21,11 +22,10 @@ impl Lane {
     }
 
     /// Operations that take far longer than the others of their kind.
-    fn outliers(&self, flow: Flow, findings: &mut Findings) {
+    fn outliers(&mut self, flow: Flow, findings: &mut Findings) {
         const MANY: u64 = 1000;
-        const LONG: u64 = 10_000_000;
         const TIMES: u64 = 100;
-        for (kind, done) in Kind::ALL.iter().zip(&self.done) {
+        for (kind, done) in Kind::ALL.iter().zip(&mut self.done) {
             let Some(latency) = done.latency.as_ref().filter(|l| l.count() >= MANY) else {
                 continue;
             };
@@ -35,10 +35,17 @@ impl Lane {
             }
             let numbers = [Number::max("p50_us", us(usual)), Number::max("p99_us", us(high))];
             let side = Side::Unknown;
-            Case::tell(findings, Rule::Outliers, flow, side, &[], &numbers, || {
+            let causes = core::mem::take(&mut done.causes);
+            let first = causes.iter().find_map(|cause| cause.sample.first().copied());
+            Case::tell(findings, Rule::Outliers, flow, side, first.as_slice(), &numbers, || {
                 let (usual, high) = (us(usual), us(high));
-                format!("{}: median {usual:.1} us, 99th percentile {high:.0} us", kind.name())
+                let times = format!("median {usual:.1} us, 99th percentile {high:.0} us");
+                let causes: Vec<_> = causes.iter().map(|c| format!("{} {c}", c.count)).collect();
+                format!("{}: {times}; of the slow ones {}", kind.name(), causes.join(", "))
             });
+            for cause in &causes {
+                findings.explain(Rule::Outliers, Subject::Flow(flow), cause, cause.count);
+            }
         }
     }
 

@@ -3,8 +3,10 @@
 
 use std::collections::VecDeque;
 
+use super::cause::{Slow, Troubles};
 use super::histogram::Histogram;
 use super::op::{self, Kind, Op, Place};
+use crate::finding::Cause;
 use crate::limits;
 use crate::record::{At, Time};
 
@@ -182,10 +184,14 @@ pub(super) struct Recovery {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Silent {
     pub psn: u64,
+    /// A second answer before this PSN is one to it.
+    pub until: u64,
     pub first: At,
     pub again: At,
     /// How long there was nothing, nanoseconds.
     pub idle: u64,
+    /// What was missing is a READ's response.
+    pub response: bool,
 }
 
 /// A packet that later ones have overtaken.
@@ -224,6 +230,8 @@ pub(super) struct Done {
     pub begun: u64,
     pub bytes: u64,
     pub latency: Option<Histogram>,
+    /// Why those took long that did.
+    pub causes: Vec<Cause>,
 }
 
 /// Requests of one direction.
@@ -233,6 +241,8 @@ pub(super) struct Lane {
     pub next: Option<u64>,
     /// All before it is acknowledged.
     pub acked: u64,
+    /// When the answer came that says so.
+    pub acked_at: Time,
     /// The first PSN that was seen.
     pub first: u64,
     /// The first packet was in the middle of a message.
@@ -279,8 +289,10 @@ pub(super) struct Lane {
     pub msn_wrong: u32,
     /// A READ or atomic whose responses were not seen though later requests are acknowledged.
     pub blocked: Option<u64>,
-    /// A message that was answered very late: its last packet and the time.
-    pub slow: Option<(At, u64)>,
+    /// Messages that the newest answer completed after a long time.
+    pub slow: Option<Slow>,
+    /// What befell the requests, of all that costs time.
+    pub troubles: Option<Box<Troubles>>,
     /// Messages of `counts` that are acknowledged or forgotten.
     pub ended: u64,
     /// Messages completed as far as `acked`.

@@ -24,7 +24,8 @@ Filters: host ADDR, src ADDR, dst ADDR, qp N, conversation N, time FROM..TO, fra
 by and, or, not and parentheses. Times are seconds from the first packet, or HH:MM:SS in UTC.
 docs/audit.md is the manual: how to capture well, filters, the names in the JSON.
 
-Exit status: 0 nothing is wrong; 1 findings; 2 a capture cannot be read, or wrong usage.";
+Exit status: 0 nothing is wrong; 1 findings, or a capture is damaged; 2 a capture cannot be read,
+the page cannot be written, or wrong usage.";
 
 /// Say why a RoCE network is slow, from a capture
 ///
@@ -109,8 +110,9 @@ pub(crate) struct AuditArgs {
     #[arg(long, value_name = "N", default_value_t = 200, requires = "ladder")]
     pub(crate) limit: usize,
 
-    /// Also write a page with plots to FILE; it needs nothing else, no network either
-    #[arg(long, value_name = "FILE")]
+    /// Also write a page with plots to FILE, which is new or such a page; it needs nothing else, no
+    /// network either
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["frames", "ladder"])]
     pub(crate) html: Option<PathBuf>,
 
     /// Print what a rule means, what shows it and what to do: R021, its word, or all
@@ -148,7 +150,8 @@ Examples:
   crocevia audit decode trace.pcap --frame 12..20 --tree
   crocevia audit decode trace.pcap --filter 'qp 0x11 and not host 10.0.0.2'
 
-Exit status: 0; 2 a capture cannot be read, or wrong usage.";
+Exit status: 0; 1 a capture is damaged, what is before the damage was printed; 2 a capture cannot be
+read, or wrong usage.";
 
 /// Print packets, one a line or with every field of every header
 #[derive(Args, Debug)]

@@ -8,6 +8,8 @@ mod explain;
 mod filter;
 mod findings;
 mod frames;
+#[cfg(test)]
+mod fuzz;
 mod html;
 mod ladder;
 mod live;
@@ -30,8 +32,12 @@ use screen::Screen;
 use summary::Wish;
 use watch::Watch;
 
-/// Judges captures.
+/// Judges captures. Exit status 1 says that something was found, and nothing else.
 pub(crate) fn run(args: &AuditArgs) -> Result<()> {
+    told(args).map_err(Failure::not_a_finding)
+}
+
+fn told(args: &AuditArgs) -> Result<()> {
     if let Some(AuditCommand::Decode(args)) = &args.command {
         return decode::run(args);
     }
@@ -49,11 +55,14 @@ pub(crate) fn run(args: &AuditArgs) -> Result<()> {
     if let Some(which) = &args.ladder {
         return ladder::run(args, which, filter);
     }
+    // A page that cannot be written costs nobody the report of what was listened to.
+    let mut written = Ok(());
     let report = match &args.html {
         Some(file) => {
+            html::check(file)?;
             let mut plotted = html::Plotted { filter: filter.clone(), series: Series::default() };
             let report = judge(args, &mut plotted)?;
-            html::write(file, &report, &mut plotted)?;
+            written = html::write(file, &report, &mut plotted);
             report
         }
         None if !args.live.is_empty() => live::watched(args, filter.clone())?,
@@ -64,8 +73,14 @@ pub(crate) fn run(args: &AuditArgs) -> Result<()> {
     } else {
         render::text(&summary::text(&report, Wish::of(args), Screen::stdout()))?;
     }
-    let whole = report.captures.iter().all(|capture| capture.damage.is_none());
-    if whole && report.is_clean() { Ok(()) } else { Err(Failure::Findings) }
+    written?;
+    ended(&report, !report.is_clean())
+}
+
+/// How it ends if something was found, or not; a damaged capture is a finding in every form.
+fn ended(report: &Report, found: bool) -> Result<()> {
+    let damaged = report.captures.iter().any(|capture| capture.damage.is_some());
+    if found || damaged { Err(Failure::Findings) } else { Ok(()) }
 }
 
 /// Reads and judges all captures, then leaves in the report what the filter wants.

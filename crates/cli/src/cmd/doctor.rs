@@ -8,7 +8,7 @@ mod running;
 
 use std::time::Instant;
 
-use doctor::{Asked, Host, Recorder, Report, Rule, Samples, Source, is_name};
+use doctor::{Asked, Finding, Host, Recorder, Report, Rule, Samples, Severity, Source, is_name};
 
 use self::args::DoctorArgs;
 use self::directory::Directory;
@@ -21,6 +21,10 @@ const UNREADABLE: u8 = 2;
 
 /// Looks at a host.
 pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
+    told(args).map_err(Failure::not_a_finding)
+}
+
+fn told(args: &DoctorArgs) -> Result<()> {
     if let Some(code) = &args.explain {
         return explain(code);
     }
@@ -123,7 +127,9 @@ fn show(args: &DoctorArgs, samples: Samples<'_>, asked: &Asked) -> Result<()> {
     } else {
         render::text(&report.text())?;
     }
-    if report.findings.is_empty() { Ok(()) } else { Err(Failure::Findings) }
+    // A note is worth knowing, and no reason for a script to stop.
+    let is_bad = |finding: &Finding| finding.severity > Severity::Note;
+    if report.findings.iter().any(is_bad) { Err(Failure::Findings) } else { Ok(()) }
 }
 
 fn explain(code: &str) -> Result<()> {

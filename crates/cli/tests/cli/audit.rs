@@ -106,6 +106,7 @@ fn wrong_usage_is_2() {
     fail(&mut crocevia(&["audit", &file, "--ladder", "x"]), 2, &["'x'", "10.0.0.1:0x11"]);
     fail(&mut crocevia(&["audit", &file, "--ladder", "99"]), 2, &["no conversation 99"]);
     fail(&mut crocevia(&["audit", "-", "--ladder", "1"]), 2, &["standard input"]);
+    fail(&mut crocevia(&["audit", "/dev/null", "--ladder", "1"]), 2, &["twice", "/dev/null"]);
     fail(&mut crocevia(&["audit", &file, "--expect", "x"]), 2, &["ecn"]);
     let filter = ["audit", "decode", &file, "--filter", "conversation 1"];
     fail(&mut crocevia(&filter), 2, &["decode does not judge"]);
@@ -135,6 +136,90 @@ fn standard_input_and_a_damaged_file() {
     let value = json(&stdout(&cut));
     assert_eq!(value["captures"][0]["records"], 15);
     assert!(value["captures"][0]["damage"].as_str().is_some_and(|text| text.contains("6390")));
+}
+
+#[test]
+fn damage_is_told_in_every_form() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let bytes = std::fs::read(capture("rc-write-mtu1024.pcap")).expect("the capture");
+    // Its name is not obeyed by the terminal either.
+    let file = dir.path().join("cut\u{1b}[2J.pcap");
+    std::fs::write(&file, &bytes[..bytes.len() - 5]).expect("a file");
+    let file = file.to_str().expect("a name");
+    let page = dir.path().join("page.html");
+    let page = page.to_str().expect("a name");
+    let forms: [&[&str]; 6] = [
+        &["audit", file],
+        &["audit", file, "--json"],
+        &["audit", file, "--frames", "all"],
+        &["audit", file, "--ladder", "1"],
+        &["audit", file, "--html", page],
+        &["audit", "decode", file],
+    ];
+    for form in forms {
+        let output = output(&mut crocevia(form));
+        assert_eq!(output.status.code(), Some(1), "{form:?}");
+        assert!(stderr(&output).contains("byte 6390"), "{form:?} {}", stderr(&output));
+        for text in [stdout(&output), stderr(&output)] {
+            assert!(!text.contains('\u{1b}'), "{form:?} {text}");
+        }
+    }
+    let none = dir.path().join("no\u{1b}[2J.pcap");
+    let output = output(&mut crocevia(&["audit", none.to_str().expect("a name")]));
+    assert_eq!(output.status.code(), Some(2));
+    assert!(!stderr(&output).contains('\u{1b}'), "{}", stderr(&output));
+}
+
+#[test]
+fn a_system_that_refuses_is_told_with_2() {
+    let file = capture("loss-drop-request.pcap");
+    for form in [&["audit", &file][..], &["audit", "decode", &file], &["doctor"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").expect("/dev/full");
+        let output = crocevia(form).stdout(full).output().expect("the command starts");
+        assert_eq!(output.status.code(), Some(2), "{form:?} {}", stderr(&output));
+        assert!(stderr(&output).contains("could not be written"), "{}", stderr(&output));
+    }
+    if std::process::Command::new("prlimit").arg("--version").output().is_err() {
+        eprintln!("skipped: no program prlimit");
+        return;
+    }
+    let (dir, binary, file) = for_anybody();
+    let limits = ["--nproc=1", "--", binary.to_str().expect("a name"), "audit"];
+    let mut command = super::command("prlimit".as_ref(), &limits);
+    as_nobody(command.arg(&file));
+    let output = output(&mut command);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("no thread to read by"), "{}", stderr(&output));
+    drop(dir);
+}
+
+#[test]
+fn a_page_takes_the_place_of_pages_only() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (file, page) = (dir.path().join("a.pcap"), dir.path().join("a.html"));
+    std::fs::copy(capture("rc-write-mtu1024.pcap"), &file).expect("a copy");
+    let before = std::fs::read(&file).expect("the file");
+    let (name, page) = (file.to_str().expect("a name"), page.to_str().expect("a name"));
+    let other = capture("rc-write-mtu1024.pcap");
+    fail(&mut crocevia(&["audit", "--html", name, &other]), 2, &["a.pcap is there and is no page"]);
+    assert_eq!(std::fs::read(&file).expect("the file"), before);
+    for _ in 0..2 {
+        succeed(&mut crocevia(&["audit", name, "--html", page]));
+    }
+    std::fs::write(page, "").expect("a file");
+    succeed(&mut crocevia(&["audit", name, "--html", page]));
+    // The summary is printed even if the page cannot be.
+    let nowhere = dir.path().join("no/page.html");
+    let nowhere = nowhere.to_str().expect("a name");
+    let output = output(&mut crocevia(&["audit", name, "--html", nowhere]));
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stdout(&output).contains("RDMA packets") && stderr(&output).contains("cannot be written")
+    );
+    for form in [["--frames", "all"], ["--ladder", "1"]] {
+        let words = [&["audit", name, "--html", page][..], &form].concat();
+        fail(&mut crocevia(&words), 2, &["cannot be used with"]);
+    }
 }
 
 #[test]
@@ -241,8 +326,6 @@ fn the_page_is_written_and_needs_nothing_else() {
         assert!(text.contains(part), "{part}");
     }
     assert!(!text.contains("://"), "no network");
-    let nowhere = dir.path().join("no/page.html").display().to_string();
-    fail(&mut crocevia(&["audit", &file, "--html", &nowhere]), 2, &["--html", "page.html"]);
 }
 
 #[test]
@@ -280,27 +363,33 @@ fn every_name_of_the_json_and_every_option_is_documented() {
     }
 }
 
-#[test]
-fn nobody_needs_rights_to_audit() {
-    use std::os::unix::process::CommandExt;
-    // SUDO-less runs are unprivileged already; root lends its rights away.
+/// The command and a capture where every user may read them.
+fn for_anybody() -> (tempfile::TempDir, PathBuf, PathBuf) {
+    use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir_in("/tmp").expect("a directory");
     let (binary, file) = (dir.path().join("crocevia"), dir.path().join("loss.pcap"));
     std::fs::copy(env!("CARGO_BIN_EXE_crocevia"), &binary).expect("a copy");
     std::fs::copy(capture("loss-drop-request.pcap"), &file).expect("a copy");
-    use std::os::unix::fs::PermissionsExt;
     for (path, mode) in [(dir.path(), 0o755), (&*binary, 0o755), (&*file, 0o644)] {
         std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("a mode");
     }
-    let mut command = super::command(binary.as_os_str(), &["audit"]);
-    command.arg(&file);
-    let is_root = std::fs::metadata("/proc/self").is_ok_and(|meta| {
-        use std::os::unix::fs::MetadataExt;
-        meta.uid() == 0
-    });
-    if is_root {
+    (dir, binary, file)
+}
+
+/// Runs without rights: those of root are lent away, others have none.
+fn as_nobody(command: &mut std::process::Command) {
+    use std::os::unix::fs::MetadataExt;
+    use std::os::unix::process::CommandExt;
+    if std::fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0) {
         command.uid(65534).gid(65534);
     }
+}
+
+#[test]
+fn nobody_needs_rights_to_audit() {
+    let (_dir, binary, file) = for_anybody();
+    let mut command = super::command(binary.as_os_str(), &["audit"]);
+    as_nobody(command.arg(&file));
     let output = output(&mut command);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(stdout(&output).contains("R021"));

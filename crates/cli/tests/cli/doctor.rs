@@ -171,3 +171,29 @@ fn two_readings_of_this_host() {
     assert!(stdout(&found).contains("two readings"), "{}", stdout(&found));
     assert!(start.elapsed() >= Duration::from_millis(200));
 }
+
+#[test]
+fn notes_alone_are_no_failure() {
+    let plain = host("plain");
+    let text = succeed(&mut crocevia(&["doctor", "--root", &plain]));
+    assert!(text.contains("NOTE H075") && text.contains("sysctl -w net.core.rmem_max"), "{text}");
+    let value: serde_json::Value =
+        serde_json::from_str(&succeed(&mut crocevia(&["doctor", "--root", &plain, "--json"])))
+            .expect("JSON");
+    assert_eq!((&value["version"], &value["findings"][0]["severity"]), (&1.into(), &"note".into()));
+}
+
+#[test]
+fn names_in_a_directory_do_not_steer_the_terminal() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let bad = dir.path().join("sys/class/net/a\u{1b}[2J\u{202e}");
+    fs::create_dir_all(bad).expect("a directory");
+    let asked = ["doctor", "--root", path(&dir), "--interface", "eth0"];
+    let found = output(&mut crocevia(&asked));
+    assert_eq!(found.status.code(), Some(2), "{}", stderr(&found));
+    let text = stderr(&found);
+    assert!(text.contains("a\u{fffd}[2J\u{fffd}"), "{text}");
+    assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text}");
+    // A recording that cannot be written is no finding.
+    fail(&mut crocevia(&["doctor", "--record", "/nowhere/at/all"]), 2, &["--record /nowhere"]);
+}

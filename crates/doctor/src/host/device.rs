@@ -132,6 +132,8 @@ pub struct Device {
     pub pci: Option<String>,
     /// Firmware.
     pub firmware: Option<String>,
+    /// The GUID of the node.
+    pub node_guid: Option<String>,
     /// NUMA node; none where there is only one.
     pub numa_node: Option<Seen<u32>>,
     /// The processors of its node.
@@ -155,6 +157,11 @@ impl Device {
         self.driver.as_deref() == Some("mlx5_core") || self.name.starts_with("mlx5_")
     }
 
+    /// Whether the configfs files of bnxt_re are for it.
+    pub fn is_bnxt(&self) -> bool {
+        self.driver.as_deref() == Some("bnxt_en") || self.name.starts_with("bnxt_re")
+    }
+
     pub(crate) fn read(reader: &Reader<'_>, name: &str) -> Self {
         let dir = format!("sys/class/infiniband/{name}");
         let uevent = reader.file(&format!("{dir}/device/uevent")).map(|seen| seen.value);
@@ -169,6 +176,7 @@ impl Device {
             driver: field("DRIVER"),
             pci: field("PCI_SLOT_NAME"),
             firmware: reader.word(&format!("{dir}/fw_ver")).map(|seen| seen.value),
+            node_guid: reader.word(&format!("{dir}/node_guid")).map(|seen| seen.value),
             numa_node: node
                 .and_then(|seen| u32::try_from(seen.value).ok().map(|node| seen.map(node))),
             local_cpus: cpu_set(reader, &format!("{dir}/device/local_cpulist")),

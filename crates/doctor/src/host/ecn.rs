@@ -1,5 +1,6 @@
 //! The settings of DCQCN as mlx5 shows them: `ecn/roce_np` and `roce_rp` of the interface, or
-//! `cc_params` of debugfs, under the names of the former.
+//! `cc_params` of debugfs, under the names of the former; and as bnxt_re shows them, in configfs
+//! for a whole port.
 
 use std::collections::BTreeMap;
 
@@ -16,6 +17,11 @@ pub struct Ecn {
     pub parameters: BTreeMap<&'static str, Seen<u64>>,
     /// The directory that sets them.
     pub dir: String,
+    /// Whether it is on, where that is one switch for the port.
+    pub enabled: Option<Seen<bool>>,
+    /// The file to write 1 to, so that what was written to the others takes effect; none where
+    /// nothing of the kind is needed.
+    pub apply: Option<String>,
 }
 
 /// The parameters: name in sysfs with its part, name in debugfs.
@@ -72,6 +78,37 @@ impl Ecn {
             rp_enabled: enabled(reader, &format!("{dir}/roce_rp/enable")),
             parameters,
             dir: format!("/{dir}"),
+            ..Self::default()
+        }
+    }
+
+    /// The settings of a port of bnxt_re. They are there only while somebody keeps a directory of
+    /// the device's name in configfs.
+    pub(crate) fn of_bnxt(reader: &Reader<'_>, device: &str, port: u32) -> Self {
+        let base = format!("sys/kernel/config/bnxt_re/{device}");
+        let dir = format!("{base}/ports/{port}/cc");
+        if reader.names(&dir, "").is_empty() {
+            let why = "no settings of congestion control there: `mkdir` of the device's name \
+                       shows them";
+            reader.note(format!("/{base}"), why);
+            return Self::default();
+        }
+        let number = |name: &str| {
+            let seen = reader.word(&format!("{dir}/{name}"))?;
+            let value = match seen.value.strip_prefix("0x") {
+                Some(hex) => u64::from_str_radix(hex, 16).ok(),
+                None => seen.value.parse().ok(),
+            };
+            reader.parsed(&seen, value, "a number such as 1 or 0x1")
+        };
+        let names = [("cnp_dscp", "cnp_dscp"), ("cnp_prio", "cnp_802p_prio")];
+        let parameters = names.into_iter().filter_map(|(file, name)| Some((name, number(file)?)));
+        Self {
+            enabled: number("ecn_enable").map(|seen| seen.map(seen.value != 0)),
+            parameters: parameters.collect(),
+            apply: Some(format!("/{dir}/apply")),
+            dir: format!("/{dir}"),
+            ..Self::default()
         }
     }
 }

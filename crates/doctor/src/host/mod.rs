@@ -90,6 +90,7 @@ impl Host {
             }
         }
         host.read_interfaces(&reader, &entries, asked);
+        host.read_bnxt(&reader);
         for device in &mut host.devices {
             device.bind_irqs(&reader, &host.interfaces);
         }
@@ -129,6 +130,24 @@ impl Host {
             }
         }
         found
+    }
+
+    /// Congestion control that a driver shows by its device and not by the interface.
+    fn read_bnxt(&mut self, reader: &Reader<'_>) {
+        let own = self.devices.iter().filter(|device| device.is_bnxt());
+        let ports = own.flat_map(|device| device.ports.iter().map(move |port| (device, port)));
+        let mut found = Vec::new();
+        for (device, port) in ports {
+            let netdevs = port.netdevs();
+            let links = netdevs.iter().flat_map(|name| self.physical(name));
+            let names: Vec<String> = links.map(|interface| interface.name.clone()).collect();
+            found.push((Ecn::of_bnxt(reader, &device.name, port.number), names));
+        }
+        for (ecn, names) in found {
+            for interface in self.interfaces.iter_mut().filter(|i| names.contains(&i.name)) {
+                interface.ecn = ecn.clone();
+            }
+        }
     }
 
     fn read_interfaces(&mut self, reader: &Reader<'_>, entries: &[ip::Entry], asked: &Asked) {

@@ -124,6 +124,11 @@ impl Qos {
         if !mlx5 && let Some(seen) = show("apptrust") {
             self.trust = dcb::trust(&seen.value).map(|trust| seen.map(trust));
         }
+        if self.dcbx.is_none()
+            && let Some(seen) = show("dcbx")
+        {
+            self.dcbx = dcb::dcbx(&seen.value).map(|mode| seen.map(mode));
+        }
         if let Some(seen) = show("buffer")
             && let (Some(buffer_of), Some(bytes)) = dcb::buffer(&seen.value)
         {

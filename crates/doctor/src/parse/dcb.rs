@@ -1,6 +1,6 @@
 //! What iproute2's `dcb OBJECT show dev IF` prints, whether over lines or in one.
 
-use crate::parse::mlnx_qos::{Trust, Tsa};
+use crate::parse::mlnx_qos::{DcbxMode, Trust, Tsa};
 use crate::parse::{leading_number, pairs, put};
 
 /// The words from `key` on to the next word that is a key too (one without a colon).
@@ -122,6 +122,16 @@ pub(crate) fn trust(text: &str) -> Option<Trust> {
     }
 }
 
+/// `dcb dcbx show`: `host ieee`, or `lld-managed cee` where the device speaks it itself.
+pub(crate) fn dcbx(text: &str) -> Option<DcbxMode> {
+    let has = |word| text.split_whitespace().any(|flag| flag == word);
+    match (has("host"), has("lld-managed")) {
+        (true, false) => Some(DcbxMode::Os),
+        (false, true) => Some(DcbxMode::Firmware),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,6 +160,15 @@ mod tests {
         let text = "default-prio 0\ndscp-prio AF31:3 CS6:6 46:5 0x1a:4 ??:1 CS9:1\n";
         assert_eq!(app(text), Some(vec![(26, 3), (48, 6), (46, 5), (26, 4)]));
         assert_eq!(app("default-prio 0\n"), None);
+    }
+
+    #[test]
+    fn who_speaks_dcbx() {
+        assert_eq!(dcbx("host ieee \n"), Some(DcbxMode::Os));
+        assert_eq!(dcbx("lld-managed cee static\n"), Some(DcbxMode::Firmware));
+        for nobody in ["", "ieee", "host lld-managed", "hosts"] {
+            assert_eq!(dcbx(nobody), None, "{nobody}");
+        }
     }
 
     #[test]

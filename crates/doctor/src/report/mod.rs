@@ -14,9 +14,14 @@ use crate::rules::{Samples, judge};
 
 pub(crate) use text::wrap;
 
+/// Changes where a name of the JSON goes away or means something else.
+const VERSION: u32 = 1;
+
 /// A host's findings, ready to be shown.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
+    /// 1, as long as no name goes away or means something else (`docs/doctor.md`).
+    pub version: u32,
     /// The host's name.
     pub host: Option<String>,
     /// Seconds between two readings.
@@ -31,8 +36,9 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// What was not read, and why.
     pub not_read: Vec<Note>,
-    #[serde(skip)]
-    others: Vec<String>,
+    /// RDMA devices that are not for RoCE, and not judged.
+    #[serde(rename = "not_judged")]
+    pub others: Vec<String>,
 }
 
 impl Report {
@@ -40,6 +46,7 @@ impl Report {
     pub fn new(samples: Samples<'_>, asked: &Asked) -> Self {
         let host: &Host = samples.now;
         Self {
+            version: VERSION,
             host: host.name.clone(),
             seconds: samples.seconds.filter(|_| samples.before.is_some()),
             compared: samples.before.is_some(),
@@ -56,8 +63,13 @@ impl Report {
         self.findings.iter().filter(|finding| finding.severity == severity).count()
     }
 
-    /// The summary that a person reads.
+    /// The summary that a person reads, without what a terminal would obey: a copied directory may
+    /// hold anything.
     pub fn text(&self) -> String {
-        text::summary(self)
+        let is_bad = |c: char| {
+            c.is_control() && c != '\n'
+                || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        };
+        text::summary(self).replace(is_bad, "\u{fffd}")
     }
 }

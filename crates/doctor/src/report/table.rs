@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::host::{Host, Port};
+use crate::host::{Ecn, Host, Port};
 use crate::parse::mlnx_qos::Trust;
 use crate::rules::{Samples, priorities};
 
@@ -29,6 +29,8 @@ pub struct PortRow {
     pub pcie: Option<String>,
     /// Firmware.
     pub firmware: Option<String>,
+    /// The GUID of the device's node, as sysfs has it.
+    pub node_guid: Option<String>,
     /// Gb/s received between two readings.
     pub rx_gbps: Option<f64>,
     /// Gb/s sent between two readings.
@@ -88,6 +90,7 @@ pub(super) fn ports(samples: Samples<'_>) -> Vec<PortRow> {
                 node: device.numa_node.as_ref().map(|seen| seen.value),
                 pcie: pcie.map(|(speed, width)| format!("{} x{}", speed.value, width.value)),
                 firmware: device.firmware.clone(),
+                node_guid: device.node_guid.clone(),
                 rx_gbps: flow("port_rcv_data"),
                 tx_gbps: flow("port_xmit_data"),
             });
@@ -107,6 +110,12 @@ fn gbps(port: &Port, before: &Port, name: &str, seconds: f64) -> Option<f64> {
     }
 }
 
+/// The priorities with congestion control, as a mask.
+fn ecn(ecn: &Ecn) -> Option<u8> {
+    let whole = || ecn.enabled.as_ref().map(|on| if on.value { u8::MAX } else { 0 });
+    ecn.np_enabled.as_ref().map(|seen| seen.value).or_else(whole)
+}
+
 pub(super) fn interfaces(host: &Host) -> Vec<InterfaceRow> {
     let row = |interface: &crate::host::Interface| InterfaceRow {
         name: interface.name.clone(),
@@ -119,7 +128,7 @@ pub(super) fn interfaces(host: &Host) -> Vec<InterfaceRow> {
             Trust::Both => "dscp pcp",
         }),
         pfc: interface.qos.pfc.as_ref().map(|seen| priorities(seen.value)),
-        ecn: interface.ecn.np_enabled.as_ref().map(|seen| priorities(seen.value)),
+        ecn: ecn(&interface.ecn).map(priorities),
         pause: interface.pause.as_ref().map(|seen| match (seen.value.rx, seen.value.tx) {
             (true, true) => "rx tx",
             (true, false) => "rx",

@@ -133,7 +133,7 @@ fn set(link: &Link<'_>, class: Option<u8>, schedule: &Schedule) -> String {
             })
             .collect();
         let list: Vec<String> = shares.iter().map(u32::to_string).collect();
-        format!("mlnx_qos -i {name} --tsa {} --tc_bw {}", tsa.join(","), list.join(","))
+        format!("mlnx_qos -i {name} --tsa {} --tcbw {}", tsa.join(","), list.join(","))
     } else {
         let tsa = class.map(|class| format!(" tc-tsa {class}:ets")).unwrap_or_default();
         let list: Vec<String> =

@@ -29,9 +29,14 @@ fn off(link: &Link<'_>, out: &mut Vec<Finding>) {
             commands.push(format!("echo 1 > {}/{priority}", mask.from));
         }
     }
+    if let Some(on) = ecn.enabled.as_ref().filter(|on| !on.value && !wanted.is_empty()) {
+        evidence.push(Evidence::new("ecn_enable", "0", &on.from));
+        commands.push(format!("echo 1 > {}", on.from));
+    }
     if evidence.is_empty() {
         return;
     }
+    commands.extend(apply(link));
     let mut finding = Finding::new(Rule::EcnOff, link.subject());
     finding.found = evidence;
     if let Some(pfc) = link.pfc() {
@@ -39,6 +44,11 @@ fn off(link: &Link<'_>, out: &mut Vec<Finding>) {
         finding = finding.with(Evidence::new("PFC on priorities", lossless, &pfc.from));
     }
     out.push(finding.mend(commands.join("; ")));
+}
+
+/// The command that makes what was written take effect.
+fn apply(link: &Link<'_>) -> Option<String> {
+    Some(format!("echo 1 > {}", link.interface.ecn.apply.as_ref()?))
 }
 
 /// A parameter's useful range. Rates are in Mb/s and are measured by the line's rate.
@@ -93,7 +103,13 @@ fn parameters(link: &Link<'_>, out: &mut Vec<Finding>) {
             Finding::new(Rule::EcnParameter, link.subject())
                 .with(Evidence::of(*name, seen))
                 .with(Evidence::new("expected", format!("{low} to {high}"), "fabric practice"))
-                .mend(format!("echo {default} > {}", seen.from)),
+                .mend(
+                    [Some(format!("echo {default} > {}", seen.from)), apply(link)]
+                        .into_iter()
+                        .flatten()
+                        .collect::<Vec<_>>()
+                        .join("; "),
+                ),
         );
     }
 }
@@ -131,6 +147,7 @@ fn cnp(link: &Link<'_>, out: &mut Vec<Finding>) {
     if evidence.is_empty() {
         return;
     }
+    commands.extend(apply(link));
     let mut finding = Finding::new(Rule::CnpClass, link.subject());
     finding.found = evidence;
     let lossless = list(&priorities(pfc.value));

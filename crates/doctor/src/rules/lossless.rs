@@ -153,7 +153,7 @@ fn dcbx(link: &Link<'_>, out: &mut Vec<Finding>) {
     {
         out.push(
             Finding::new(Rule::DcbxTwice, link.subject())
-                .with(Evidence::new("DCBX mode", "Firmware controlled", &mode.from))
+                .with(Evidence::new("DCBX mode", "the firmware's", &mode.from))
                 .with(Evidence::new("lldpad", "announces PFC too", &own.from))
                 .mend(format!("lldptool set-lldp -i {name} adminStatus=disabled")),
         );

@@ -301,6 +301,19 @@ pub(super) fn judge_link(link: &Link<'_>, out: &mut Vec<Finding>) {
     stalls(link, out);
 }
 
+/// The commands that switch congestion control on, or one part of it where these are two.
+fn enable(case: &PortCase<'_>, part: &str) -> String {
+    if case.device.is_bnxt() {
+        let (device, port) = (&case.device.name, case.port.number);
+        let base = format!("/sys/kernel/config/bnxt_re/{device}");
+        return format!(
+            "mkdir -p {base}; cd {base}/ports/{port}/cc && echo 1 > ecn_enable && echo 1 > apply"
+        );
+    }
+    let priority = case.roce_priority().map_or_else(|| "PRIO".to_owned(), |p| p.to_string());
+    format!("echo 1 > /sys/class/net/{}/ecn/{part}/enable/{priority}", case.interface())
+}
+
 /// Marks and CNPs: whether the chain from one to the other holds here.
 fn congestion(case: &PortCase<'_>, tables: &Tables<'_>, out: &mut Vec<Finding>) {
     const SOME: u64 = 100;
@@ -309,10 +322,7 @@ fn congestion(case: &PortCase<'_>, tables: &Tables<'_>, out: &mut Vec<Finding>) 
     let there = pairs.into_iter().find(|(marked, _)| tables.events(marked).is_some());
     let (marked, sent) = there.unwrap_or(pairs[0]);
     let (handled, ignored) = ("rp_cnp_handled", "rp_cnp_ignored");
-    let name = case.interface();
-    let priority = case.roce_priority().map_or_else(|| "PRIO".to_owned(), |p| p.to_string());
-    let enable =
-        |part: &str| format!("echo 1 > /sys/class/net/{name}/ecn/{part}/enable/{priority}");
+    let enable = |part: &str| enable(case, part);
     if let (Some(marks), Some(cnps)) = (tables.events(marked), tables.events(sent)) {
         let finding = |rule| {
             let mut finding = Finding::new(rule, case.subject())

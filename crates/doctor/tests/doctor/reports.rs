@@ -2,7 +2,7 @@
 
 use doctor::Asked;
 
-use crate::host::Edit::Drop;
+use crate::host::Edit::{Drop, Set};
 use crate::host::{HOSTS, codes, compared, edit, host, report};
 
 #[test]
@@ -47,6 +47,40 @@ fn json_has_the_values_and_where_they_were_seen() {
     }
     assert_eq!(json["ports"][0]["port"], "mlx5_0/1");
     assert_eq!(json["interfaces"][0]["mtu"], 1500);
+}
+
+#[test]
+fn remedies_of_bnxt_take_effect() {
+    let mut tree = host("bnxt-good");
+    edit(&mut tree, &[Set("sys/kernel/config/bnxt_re/bnxt_re0/ports/1/cc/ecn_enable", "0\n")]);
+    let report = report(&tree, &Asked::default());
+    let dir = "/sys/kernel/config/bnxt_re/bnxt_re0/ports/1/cc";
+    let remedy = format!("echo 1 > {dir}/ecn_enable; echo 1 > {dir}/apply");
+    assert_eq!(report.findings[0].remedy, remedy);
+    let marked = "sys/class/infiniband/bnxt_re0/ports/1/hw_counters/tx_cnp_pkts";
+    edit(&mut tree, &[Set(marked, "0\n")]);
+    let both = crate::host::report(&tree, &Asked::default());
+    let no_cnp = both.findings.iter().find(|f| f.rule == doctor::Rule::NoCnp).expect("H061");
+    let remedy = "mkdir -p /sys/kernel/config/bnxt_re/bnxt_re0; cd \
+                  /sys/kernel/config/bnxt_re/bnxt_re0/ports/1/cc && echo 1 > ecn_enable && \
+                  echo 1 > apply";
+    assert_eq!(no_cnp.remedy, remedy);
+    let json = serde_json::to_value(&report).expect("a report has a JSON form");
+    assert_eq!(json["ports"][0]["node_guid"], "0200:5eff:fe00:5301");
+    assert_eq!(json["interfaces"][0]["ecn"], serde_json::json!([]));
+}
+
+#[test]
+fn what_stands_in_files_does_not_steer_the_terminal() {
+    let mut tree = host("bnxt-good");
+    let bad = "a\u{1b}[2J\u{202e}\u{9b}b\n";
+    for path in ["proc/sys/kernel/hostname", "sys/class/infiniband/bnxt_re0/fw_ver"] {
+        edit(&mut tree, &[Set(path, bad)]);
+    }
+    edit(&mut tree, &[Set("sys/class/net/ens3np0/operstate", bad)]);
+    let text = report(&tree, &Asked::default()).text();
+    assert!(text.contains("a\u{fffd}[2J"), "{text}");
+    assert!(!text.contains(['\u{1b}', '\u{202e}', '\u{9b}', '\r']), "{text}");
 }
 
 #[test]
@@ -104,4 +138,36 @@ fn settings_that_are_nowhere_are_told_once() {
         ]
     );
     assert_eq!(codes(&report), [""; 0]);
+}
+
+/// Every name in a document.
+fn names(value: &serde_json::Value, out: &mut Vec<String>) {
+    match value {
+        serde_json::Value::Object(object) => {
+            for (name, value) in object {
+                out.push(name.clone());
+                names(value, out);
+            }
+        }
+        serde_json::Value::Array(items) => items.iter().for_each(|item| names(item, out)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_name_of_the_json_is_documented() {
+    let manual = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/doctor.md");
+    let manual = std::fs::read_to_string(manual).expect("the manual");
+    let manual = manual.split("\n## ").find(|part| part.starts_with("JSON\n")).expect("a section");
+    let mut found = Vec::new();
+    for name in HOSTS {
+        let report = report(&host(name), &Asked::default());
+        names(&serde_json::to_value(&report).expect("a report has a JSON form"), &mut found);
+    }
+    found.sort();
+    found.dedup();
+    assert!(found.len() > 30, "{found:?}");
+    for name in found {
+        assert!(manual.contains(&format!("`{name}`")), "{name} is not in docs/doctor.md");
+    }
 }

@@ -9,7 +9,7 @@ use super::{Class, Pauser, State};
 use crate::finding::{Findings, Instance, Number, Side, Subject};
 use crate::record::{Point, Time};
 use crate::rule::Rule;
-use crate::talk::{Half, Talks};
+use crate::talk::{Gone, Half, Talks};
 
 /// Data packets that make a flow one that ECN is about.
 const FLOW: u32 = 8;
@@ -45,24 +45,41 @@ struct Ways {
 }
 
 pub(super) fn judge(expected: bool, pausers: &[Pauser], talks: &Talks, findings: &mut Findings) {
-    let ways = Ways::of(talks);
+    let ways = Ways::of(talks.iter().map(|(_, half)| half));
     for (_, half) in talks.iter() {
-        if half.encapsulation != Encapsulation::RoceV2 {
-            continue;
-        }
         let peer = half.peer.map(|peer| talks.get(peer));
-        not_ect(half, expected, &ways, findings);
-        no_marks(half, peer, expected, pausers, &ways, findings);
-        no_cnp(half, peer, &ways, findings);
-        cnp_class(half, peer, &ways, findings);
-        cnp_unfounded(half, peer, &ways, findings);
+        both(half, peer, (expected, pausers, &ways), findings);
     }
 }
 
+/// Two halves alone: what others between the same ends show is not known.
+pub(super) fn forgotten(expected: bool, pausers: &[Pauser], gone: &Gone, findings: &mut Findings) {
+    let ways = Ways::of(gone.pairs().map(|(half, _)| half));
+    for (half, peer) in gone.pairs() {
+        both(half, peer, (expected, pausers, &ways), findings);
+    }
+}
+
+fn both(
+    half: &Half,
+    peer: Option<&Half>,
+    (expected, pausers, ways): (bool, &[Pauser], &Ways),
+    findings: &mut Findings,
+) {
+    if half.encapsulation != Encapsulation::RoceV2 {
+        return;
+    }
+    not_ect(half, expected, ways, findings);
+    no_marks(half, peer, expected, pausers, ways, findings);
+    no_cnp(half, peer, ways, findings);
+    cnp_class(half, peer, ways, findings);
+    cnp_unfounded(half, peer, ways, findings);
+}
+
 impl Ways {
-    fn of(talks: &Talks) -> Self {
+    fn of<'a>(halves: impl Iterator<Item = &'a Half>) -> Self {
         let mut ways = Self { all: BTreeMap::new(), marks: BTreeMap::new() };
-        for (_, half) in talks.iter() {
+        for half in halves {
             let state = &half.ecn;
             let (source, destination) = (half.flow.source, half.flow.destination);
             let way = ways.all.entry((source, destination)).or_default();

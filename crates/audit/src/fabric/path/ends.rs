@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use wire::{Encapsulation, Gid, Mac, Service};
 
 use crate::finding::{Findings, Instance, Number, Side, Subject};
+use crate::limits;
 use crate::record::At;
 use crate::rule::Rule;
-use crate::talk::{Half, Talks};
+use crate::talk::{Gone, Half, Talks};
 
 /// Packets of a kind that a half must have for its DSCP to count.
 const ENOUGH: u32 = 4;
@@ -19,17 +20,80 @@ const CROWD: usize = 8;
 /// DSCPs from here on (CS5, EF, CS6, CS7) are given to acknowledgements on purpose.
 const PREFERRED: u8 = 40;
 
-/// The end of the captures.
-pub(super) fn judge(talks: &Talks, findings: &mut Findings) {
-    for (id, half) in talks.iter() {
-        if let Some(peer) = half.peer
-            && id < peer
-        {
-            asymmetric(half, talks.get(peer), findings);
+/// What halves show between their ends, those that are forgotten too.
+#[derive(Debug, Default)]
+pub(super) struct All {
+    versions: BTreeMap<Ends, Versions>,
+    ports: BTreeMap<(Gid, Gid), Ports>,
+}
+
+impl All {
+    /// Halves that are no longer remembered.
+    pub(super) fn forgotten(&mut self, gone: &Gone, findings: &mut Findings) {
+        if let Some(peer) = &gone.peer {
+            asymmetric(&gone.half, peer, findings);
+        }
+        for (half, _) in gone.pairs() {
+            self.see(half, limits::ENDS_OF_FORGOTTEN);
         }
     }
-    versions(talks, findings);
-    entropy(talks, findings);
+
+    /// The end of the captures.
+    pub(super) fn judge(mut self, talks: &Talks, findings: &mut Findings) {
+        for (id, half) in talks.iter() {
+            if let Some(peer) = half.peer
+                && id < peer
+            {
+                asymmetric(half, talks.get(peer), findings);
+            }
+            self.see(half, usize::MAX);
+        }
+        versions(&self.versions, findings);
+        entropy(self.ports, findings);
+    }
+
+    /// Notes a half while there are less than so many ends.
+    fn see(&mut self, half: &Half, most: usize) {
+        let (low, high) = pair(half);
+        let macs = half.path.macs.map(|(a, b)| Ends::Macs(a.min(b), a.max(b)));
+        for ends in [Some(Ends::Gids(low, high)), macs].into_iter().flatten() {
+            if self.versions.len() >= most && !self.versions.contains_key(&ends) {
+                continue;
+            }
+            let versions = self.versions.entry(ends).or_default();
+            let place = match half.encapsulation {
+                Encapsulation::RoceV1 => &mut versions.v1,
+                Encapsulation::RoceV2 => &mut versions.v2,
+                Encapsulation::Infiniband => continue,
+            };
+            let seen = (half.first, low, high);
+            *place = place.filter(|(at, ..)| at.time <= half.first.time).or(Some(seen));
+        }
+        self.see_port(half, most);
+    }
+
+    fn see_port(&mut self, half: &Half, most: usize) {
+        let connected = matches!(half.service, Some(Service::Rc | Service::Uc | Service::Xrc));
+        let Some(port) = half.path.port else { return };
+        if half.encapsulation != Encapsulation::RoceV2 || !connected || half.packets < USED {
+            return;
+        }
+        let ends = (half.flow.source, half.flow.destination);
+        if self.ports.len() >= most && !self.ports.contains_key(&ends) {
+            return;
+        }
+        let ports = self.ports.entry(ends).or_insert_with(|| Ports {
+            queue_pairs: 0,
+            ports: BTreeSet::new(),
+            first: half.first,
+            last: half.first,
+        });
+        ports.queue_pairs += 1;
+        if ports.ports.len() < limits::PORTS {
+            ports.ports.insert(port);
+        }
+        ports.last = half.first;
+    }
 }
 
 fn pair(half: &Half) -> (Gid, Gid) {
@@ -79,34 +143,20 @@ fn asymmetric(a: &Half, b: &Half, findings: &mut Findings) {
 }
 
 /// First frames of a pair of ends by RoCE version.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Versions {
     v1: Option<(At, Gid, Gid)>,
     v2: Option<(At, Gid, Gid)>,
 }
 
 /// Two ends: by address, or by MAC address, since RoCEv1 may use other GIDs.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Ends {
     Gids(Gid, Gid),
     Macs(Mac, Mac),
 }
 
-fn versions(talks: &Talks, findings: &mut Findings) {
-    let mut all: BTreeMap<Ends, Versions> = BTreeMap::new();
-    for (_, half) in talks.iter() {
-        let (low, high) = pair(half);
-        let macs = half.path.macs.map(|(a, b)| Ends::Macs(a.min(b), a.max(b)));
-        for ends in [Some(Ends::Gids(low, high)), macs].into_iter().flatten() {
-            let versions = all.entry(ends).or_default();
-            let place = match half.encapsulation {
-                Encapsulation::RoceV1 => &mut versions.v1,
-                Encapsulation::RoceV2 => &mut versions.v2,
-                Encapsulation::Infiniband => continue,
-            };
-            place.get_or_insert((half.first, low, high));
-        }
-    }
+fn versions(all: &BTreeMap<Ends, Versions>, findings: &mut Findings) {
     let mut told = BTreeSet::new();
     for versions in all.values() {
         let (Some((v1, _, _)), Some((v2, low, high))) = (versions.v1, versions.v2) else {
@@ -127,6 +177,7 @@ fn versions(talks: &Talks, findings: &mut Findings) {
 }
 
 /// Queue pairs from one end to another and their source ports.
+#[derive(Debug)]
 struct Ports {
     queue_pairs: usize,
     ports: BTreeSet<u16>,
@@ -134,28 +185,10 @@ struct Ports {
     last: At,
 }
 
-fn entropy(talks: &Talks, findings: &mut Findings) {
-    let mut all: BTreeMap<(Gid, Gid), Ports> = BTreeMap::new();
-    for (_, half) in talks.iter() {
-        let connected = matches!(half.service, Some(Service::Rc | Service::Uc | Service::Xrc));
-        let Some(port) = half.path.port else { continue };
-        if half.encapsulation != Encapsulation::RoceV2 || !connected || half.packets < USED {
-            continue;
-        }
-        let ends = (half.flow.source, half.flow.destination);
-        let ports = all.entry(ends).or_insert_with(|| Ports {
-            queue_pairs: 0,
-            ports: BTreeSet::new(),
-            first: half.first,
-            last: half.first,
-        });
-        ports.queue_pairs += 1;
-        ports.ports.insert(port);
-        ports.last = half.first;
-    }
+fn entropy(all: BTreeMap<(Gid, Gid), Ports>, findings: &mut Findings) {
     for ((source, destination), ports) in all {
         let (queue_pairs, distinct) = (ports.queue_pairs, ports.ports.len());
-        if queue_pairs < CROWD * distinct {
+        if queue_pairs < CROWD * distinct || distinct == limits::PORTS {
             continue;
         }
         let instance = Instance {

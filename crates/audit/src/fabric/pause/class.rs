@@ -60,6 +60,21 @@ impl Storm {
     }
 }
 
+/// Pauses one after the other.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stretch {
+    first: At,
+    last: At,
+    end: Time,
+    /// Nanoseconds in which it was paused.
+    held: u64,
+}
+
+impl Stretch {
+    /// Stretches that are remembered.
+    const NEWEST: usize = 4;
+}
+
 /// The speeds with which quanta are told in time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Speeds {
@@ -88,6 +103,8 @@ pub(super) struct Class {
     window: u64,
     in_window: u64,
     storm: Storm,
+    /// The newest stretches with pauses, the newest first.
+    stretches: [Stretch; Stretch::NEWEST],
 }
 
 impl Class {
@@ -148,8 +165,46 @@ impl Class {
         let length = end.since(on.first.time);
         self.total += length;
         self.longest = self.longest.max(length);
+        self.stretch(on, end);
         let storm = self.fill(on, end);
         Ended { over: Some(Over { first: on.first, last: on.last, length }), storm }
+    }
+
+    /// Notes a pause that is over.
+    fn stretch(&mut self, on: On, end: Time) {
+        let length = end.since(on.first.time);
+        let newest = &mut self.stretches[0];
+        if newest.held > 0 && on.first.time.since(newest.end) <= WINDOW {
+            (newest.last, newest.end) = (on.last, end);
+            newest.held += length;
+            return;
+        }
+        self.stretches.rotate_right(1);
+        let (first, last) = (on.first, on.last);
+        self.stretches[0] = Stretch { first, last, end, held: length };
+    }
+
+    /// Nanoseconds that it was paused between two moments, about, with the first and last frame of
+    /// the newest pauses that were.
+    pub(super) fn held(&self, from: Time, to: Time) -> Option<(u64, [At; 2])> {
+        let on = self.on.as_ref().map(|on| {
+            let held = on.until.since(on.first.time);
+            Stretch { first: on.first, last: on.last, end: on.until, held }
+        });
+        let all = on.into_iter().chain(self.stretches).filter(|stretch| stretch.held > 0);
+        let mut sum = None;
+        for stretch in all {
+            let begun = stretch.first.time;
+            let both = stretch.end.min(to).since(begun.max(from));
+            let share = u128::from(stretch.held) * u128::from(both);
+            let held = share / u128::from(stretch.end.since(begun).max(1));
+            if held > 0 {
+                let (before, frames) = sum.unwrap_or((0, [stretch.first, stretch.last]));
+                let sum_now: u64 = before + held as u64;
+                sum = Some((sum_now, frames));
+            }
+        }
+        sum
     }
 
     /// Spreads a pause over the windows that it touches; gives a storm that ended before it.

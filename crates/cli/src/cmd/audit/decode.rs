@@ -32,41 +32,51 @@ pub(super) fn run(args: &DecodeArgs) -> Result<()> {
     if let Some(range) = &args.frame {
         filter = Some(filter::with_frames(filter, range)?);
     }
-    let mut decoder = Decoder {
-        filter,
-        tree: args.tree,
-        start: None,
-        peeler: Peeler::default(),
-        events: Vec::new(),
-        out: BufWriter::with_capacity(1 << 16, stdout()),
-    };
+    let out = BufWriter::with_capacity(1 << 16, stdout());
+    let mut decoder = Decoder::new(filter, args.tree, out);
+    let mut whole = true;
     for (file, number) in args.files.iter().zip(0..) {
-        decoder.file(file, number)?;
+        whole &= decoder.file(file, number)?;
     }
-    Ok(decoder.out.flush()?)
+    decoder.end()?;
+    if whole { Ok(()) } else { Err(Failure::Findings) }
 }
 
-struct Decoder {
+/// Prints packets to `out`.
+pub(super) struct Decoder<W> {
     filter: Option<Filter>,
     tree: bool,
     start: Option<Time>,
     peeler: Peeler,
     events: Vec<Event>,
-    out: BufWriter<std::io::Stdout>,
+    out: W,
 }
 
-impl Decoder {
-    fn file(&mut self, path: &Path, number: u16) -> Result<()> {
+impl<W: Write> Decoder<W> {
+    /// With `tree` each packet's fields, else a line for each.
+    pub(super) fn new(filter: Option<Filter>, tree: bool, out: W) -> Self {
+        let (peeler, events) = (Peeler::default(), Vec::new());
+        Self { filter, tree, start: None, peeler, events, out }
+    }
+
+    /// Where it was printed to, all of it.
+    pub(super) fn end(mut self) -> Result<W> {
+        self.out.flush()?;
+        Ok(self.out)
+    }
+
+    /// Prints a file's packets; false if it is damaged.
+    fn file(&mut self, path: &Path, number: u16) -> Result<bool> {
         let mut reader = pipeline::open(path, number, &ProgressBar::hidden())?;
         let mut block = Block::default();
         loop {
             match reader.fill(&mut block) {
                 Ok(true) => {}
-                Ok(false) => return Ok(()),
+                Ok(false) => return Ok(true),
                 Err(damage) => {
                     self.out.flush()?;
                     render::note(&format!("{}: {damage}", screen::harmless(&pipeline::name(path))));
-                    return Ok(());
+                    return Ok(false);
                 }
             }
             for record in block.records() {
@@ -75,7 +85,8 @@ impl Decoder {
         }
     }
 
-    fn record(&mut self, record: &Record<'_>) -> Result<()> {
+    /// Prints a record's packets.
+    pub(super) fn record(&mut self, record: &Record<'_>) -> Result<()> {
         let start = *self.start.get_or_insert(record.at.time);
         self.events.clear();
         self.peeler.peel(record, &mut self.events);

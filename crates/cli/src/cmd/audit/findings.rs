@@ -121,6 +121,9 @@ impl<'a> Writer<'a> {
         if !top.detail.is_empty() {
             self.field(&mut lines, "what", &screen::harmless(&top.detail));
         }
+        if let Some(causes) = causes(group) {
+            self.field(&mut lines, "cause", &causes);
+        }
         self.field(&mut lines, "remedy", group.rule.remedy());
         lines
     }
@@ -212,6 +215,23 @@ impl<'a> Writer<'a> {
         }
         text
     }
+}
+
+/// Why, as far as other findings tell: each cause with how often, and its first frames.
+pub(super) fn causes(group: &Group<'_>) -> Option<String> {
+    /// Frames of each that are named here; JSON has more.
+    const FRAMES: usize = 3;
+    let mut all = Vec::new();
+    for cause in group.findings.iter().flat_map(|finding| &finding.causes) {
+        cause.join(cause.count, &mut all);
+    }
+    all.sort_by_key(|cause| std::cmp::Reverse(cause.count));
+    let text = all.into_iter().map(|mut cause| {
+        cause.sample.truncate(FRAMES);
+        format!("{} {cause}", cause.count)
+    });
+    let text: Vec<String> = text.collect();
+    (!text.is_empty()).then(|| text.join("; "))
 }
 
 /// The colour of a severity.

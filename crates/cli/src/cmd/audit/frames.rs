@@ -16,24 +16,14 @@ use super::filter::Filter;
 use super::screen;
 use super::watch::Watch;
 use crate::args::AuditArgs;
-use crate::error::{Failure, Result};
+use crate::error::Result;
 
 /// Prints the frames.
 pub(super) fn run(args: &AuditArgs, rules: &[Rule], filter: Option<Filter>) -> Result<()> {
-    let (sender, lines) = channel();
-    let mut frames = Frames {
-        rules: rules.iter().copied().collect(),
-        filter,
-        talks: Talks::default(),
-        start: None,
-        sender: Some(sender),
-        lines,
-        out: BufWriter::new(stdout()),
-        any: false,
-    };
-    super::judge(args, &mut frames)?;
+    let mut frames = Frames::new(rules, filter, BufWriter::new(stdout()));
+    let report = super::judge(args, &mut frames)?;
     frames.flush()?;
-    if frames.any { Err(Failure::Findings) } else { Ok(()) }
+    super::ended(&report, frames.any)
 }
 
 /// Directions of conversations that are remembered.
@@ -74,18 +64,41 @@ struct Found {
     detail: String,
 }
 
-struct Frames {
+/// Prints instances to `out`.
+pub(super) struct Frames<W> {
     rules: BTreeSet<Rule>,
     filter: Option<Filter>,
     talks: Talks,
     start: Option<Time>,
     sender: Option<Sender<Found>>,
     lines: Receiver<Found>,
-    out: BufWriter<std::io::Stdout>,
+    out: W,
     any: bool,
 }
 
-impl Frames {
+impl<W: Write> Frames<W> {
+    /// Those of some rules.
+    pub(super) fn new(rules: &[Rule], filter: Option<Filter>, out: W) -> Self {
+        let (sender, lines) = channel();
+        Self {
+            rules: rules.iter().copied().collect(),
+            filter,
+            talks: Talks::default(),
+            start: None,
+            sender: Some(sender),
+            lines,
+            out,
+            any: false,
+        }
+    }
+
+    /// Where they were printed to, all of them.
+    #[cfg(test)]
+    pub(super) fn end(mut self) -> Result<W> {
+        self.flush()?;
+        Ok(self.out)
+    }
+
     /// Writes what has been found since.
     fn drain(&mut self) -> Result<()> {
         while let Ok(found) = self.lines.try_recv() {
@@ -120,7 +133,7 @@ fn line(found: &Found, start: Time) -> String {
     line
 }
 
-impl Watch for Frames {
+impl<W: Write> Watch for Frames<W> {
     fn begin(&mut self, auditor: &mut Auditor) {
         let Some(sender) = self.sender.take() else { return };
         let rules = self.rules.clone();

@@ -5,6 +5,8 @@ mod plot;
 mod plots;
 
 use std::fmt::Write;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use audit::Event;
@@ -13,7 +15,7 @@ use audit::series::Series;
 use audit::talk::Remark;
 
 use super::filter::Filter;
-use super::findings::{Group, Writer, amount, groups};
+use super::findings::{Group, Writer, amount, causes, groups};
 use super::screen::{self, Screen};
 use super::watch::Watch;
 use super::{summary, tables};
@@ -22,6 +24,8 @@ use crate::render;
 
 /// Exit code where the page cannot be written.
 const EXIT_UNWRITTEN: u8 = 2;
+/// What pages begin with.
+const PAGE: &[u8] = b"<!doctype html>";
 /// Findings, and rows of each table, at most.
 const FINDINGS: usize = 100;
 const ROWS: usize = 500;
@@ -47,6 +51,25 @@ impl Watch for Plotted {
         self.series.see(event, remark);
         Ok(())
     }
+}
+
+/// A page is not to take the place of something else: `--html *.pcap` names a capture.
+///
+/// # Errors
+/// What is there has a content that is no page.
+pub(super) fn check(file: &Path) -> Result<()> {
+    if file == Path::new("-") {
+        return Err(Failure::usage("--html -: expected a file, the summary goes to the output"));
+    }
+    let Ok(mut there) = File::open(file) else { return Ok(()) };
+    let mut begins = [0; PAGE.len()];
+    if !there.metadata().is_ok_and(|meta| meta.is_file() && meta.len() > 0) {
+        return Ok(());
+    }
+    let is_page = there.read_exact(&mut begins).is_ok() && begins.eq_ignore_ascii_case(PAGE);
+    let name = screen::harmless(&file.display().to_string());
+    let why = format!("--html: {name} is there and is no page: expected a new file, or a page");
+    if is_page { Ok(()) } else { Err(Failure::usage(why)) }
 }
 
 /// Writes the page to `file`.
@@ -77,7 +100,7 @@ fn escape(text: &str) -> String {
 }
 
 /// The whole page.
-fn page(report: &Report, series: &Series, filter: Option<&str>) -> String {
+pub(super) fn page(report: &Report, series: &Series, filter: Option<&str>) -> String {
     let name = report.captures.first().map_or("", |capture| &capture.name);
     let mut out =
         String::from("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n");
@@ -100,7 +123,7 @@ fn page(report: &Report, series: &Series, filter: Option<&str>) -> String {
     out.push_str(&plots::all(report, series));
     table("Conversations", &tables::queue_pair_rows(report), &mut out);
     table("Operations", &tables::operation_rows(report), &mut out);
-    table("Connections", &tables::connection_rows(report, usize::MAX), &mut out);
+    table("Connections", &tables::connection_rows(report, usize::MAX, true), &mut out);
     table("Paused links", &tables::link_rows(report, usize::MAX), &mut out);
     let _ = writeln!(out, "<script>\n{SCRIPT}</script></body></html>");
     out
@@ -149,6 +172,9 @@ fn finding(group: &Group<'_>, writer: &Writer<'_>, out: &mut String) {
     if let Some(top) = group.findings.first() {
         field("side", &top.side.to_string());
         field("what", &top.detail);
+    }
+    if let Some(causes) = causes(group) {
+        field("cause", &causes);
     }
     field("seen", &writer.seen(group));
     field("remedy", rule.remedy());

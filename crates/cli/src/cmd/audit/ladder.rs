@@ -2,10 +2,10 @@
 //! the conversation and what is wrong with it, once to draw its packets. The drawing is in
 //! `ladder/draw.rs`.
 
-mod draw;
+pub(super) mod draw;
 
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use audit::event::{Event, Packet, What};
@@ -18,6 +18,7 @@ use wire::packet::Syndrome;
 use wire::{Gid, Operation, Position};
 
 use super::filter::Filter;
+use super::pipeline;
 use super::screen::{self, Screen};
 use super::watch::{Plain, Watch};
 use crate::args::AuditArgs;
@@ -31,10 +32,14 @@ const NOTES: usize = 100_000;
 
 /// Draws the conversation that `which` names.
 pub(super) fn run(args: &AuditArgs, which: &str, filter: Option<Filter>) -> Result<()> {
-    if args.files.iter().any(|file| file == Path::new("-")) {
-        return Err(Failure::usage(
-            "--ladder reads the captures twice: expected files, found standard input",
-        ));
+    // Opened a second time, a pipe waits for somebody to write to it.
+    let once = |file: &&PathBuf| {
+        **file == *Path::new("-") || std::fs::metadata(file).is_ok_and(|meta| !meta.is_file())
+    };
+    if let Some(file) = args.files.iter().find(once) {
+        let found = screen::harmless(&pipeline::name(file));
+        let why = format!("--ladder reads the captures twice: expected files, found {found}");
+        return Err(Failure::usage(why));
     }
     let which = Which::parse(which)?;
     let report = super::judge(args, &mut Plain { filter: None })?;
@@ -44,7 +49,7 @@ pub(super) fn run(args: &AuditArgs, which: &str, filter: Option<Filter>) -> Resu
     super::read(args, &mut ladder)?;
     render::text(&draw::text(&ladder, &report, Screen::stdout()))?;
     let about = |finding: &Finding| ladder.way(finding.subject).is_some();
-    if report.findings.iter().any(about) { Err(Failure::Findings) } else { Ok(()) }
+    super::ended(&report, report.findings.iter().any(about))
 }
 
 /// How a conversation is named.
@@ -215,7 +220,7 @@ struct Note {
 }
 
 /// Gathers the packets of a conversation.
-struct Ladder {
+pub(super) struct Ladder {
     talk: Conversation,
     ways: [Option<Flow>; 2],
     filter: Option<Filter>,
@@ -229,7 +234,8 @@ struct Ladder {
 }
 
 impl Ladder {
-    fn new(talk: &Conversation, filter: Option<Filter>, most: usize) -> Self {
+    /// Of at most so many lines.
+    pub(super) fn new(talk: &Conversation, filter: Option<Filter>, most: usize) -> Self {
         let gid = |end: &End| end.address.parse().ok().map(Gid::from_ip);
         let flow = |from: &End, to: &End| {
             Some(Flow { source: gid(from)?, destination: gid(to)?, qp: to.qp? })

@@ -11,7 +11,7 @@ mod view;
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, PipeReader, PipeWriter, stdout};
 use std::os::fd::AsFd;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -38,6 +38,8 @@ const EXIT_UNREADABLE: u8 = 2;
 const BATCHES: usize = 32;
 /// Of several interfaces, frames wait so long for earlier ones of another.
 const HOLD: Duration = Duration::from_millis(50);
+/// Events of an interface that wait, about.
+const HELD: usize = 1 << 18;
 /// How often the kernel is asked what it had no room for.
 const COUNT: Duration = Duration::from_millis(200);
 /// Looks at the result take at most one part in so many of the time.
@@ -66,14 +68,14 @@ pub(super) fn run(args: &AuditArgs, options: Options, watch: &mut impl Watch) ->
         }
     }
     let sockets = args.live.iter().map(|name| open(args, name)).collect::<Result<Vec<_>>>()?;
-    let system = |error: io::Error| Failure::failed(format!("listening failed: {error}"));
     let mut auditor = Auditor::new(options);
     watch.begin(&mut auditor);
     let signals = Signals::block().map_err(system)?;
     let keys = match watch.view() {
         Some(view) => view.start()?,
         None => {
-            render::note(&format!("listening on {}; Ctrl-C ends", args.live.join(", ")));
+            let names = harmless(&args.live.join(", "));
+            render::note(&format!("listening on {names}; Ctrl-C ends"));
             false
         }
     };
@@ -82,7 +84,7 @@ pub(super) fn run(args: &AuditArgs, options: Options, watch: &mut impl Watch) ->
         // Closed before the threads are waited for, however this ends.
         let stopper = stopper;
         let (news, inbox) = channel();
-        let mut sources = Vec::new();
+        let (mut sources, mut workers) = (Vec::new(), Vec::new());
         for (socket, number) in sockets.into_iter().zip(0..) {
             let source = Source::new(&socket);
             let (back, empty) = sync_channel(BATCHES);
@@ -99,21 +101,38 @@ pub(super) fn run(args: &AuditArgs, options: Options, watch: &mut impl Watch) ->
                 counted: None,
             };
             let (news, stop) = (news.clone(), stop.try_clone().map_err(system)?);
-            scope.spawn(move || listener.run(&stop, &news, &empty));
+            let listen = move || {
+                let _tells = Death(&news);
+                listener.run(&stop, &news, &empty);
+            };
+            workers.push(thread::Builder::new().spawn_scoped(scope, listen).map_err(system)?);
         }
         let (signals, stop) = (&signals, &stop);
-        scope.spawn(move || {
-            asked::listen(signals, keys, stop, |asked| news.send(News::Asked(asked)).is_ok())
-        });
+        let listen = move || {
+            let _tells = Death(&news);
+            asked::listen(signals, keys, stop, |asked| news.send(News::Asked(asked)).is_ok());
+        };
+        workers.push(thread::Builder::new().spawn_scoped(scope, listen).map_err(system)?);
         let until = args.duration.map(|duration| Instant::now() + duration);
         let mut live = Live { auditor, watch, sources, started: Instant::now(), look: None };
-        live.go(&inbox, stopper, until)?;
+        let went = live.go(&inbox, stopper, until);
         if let Some(view) = live.watch.view() {
             view.end();
         }
         let captures = live.captures();
-        Ok(live.auditor.finish(captures))
+        // Nobody waits for batches any more when the sources are gone.
+        let Live { auditor, sources, .. } = live;
+        drop(sources);
+        for worker in workers {
+            // What it died of has been told.
+            let _ = worker.join();
+        }
+        went.map(|()| auditor.finish(captures))
     })
+}
+
+fn system(error: io::Error) -> Failure {
+    Failure::Exit(EXIT_UNREADABLE, format!("listening failed: {error}"))
 }
 
 fn open(args: &AuditArgs, name: &str) -> Result<PacketSocket> {
@@ -132,7 +151,7 @@ fn open(args: &AuditArgs, name: &str) -> Result<PacketSocket> {
             PacketError::Down => {
                 format!("{name} is down: `ip link set {name} up` brings it up")
             }
-            other => format!("{name}: {other}"),
+            other => format!("{name}: {}", harmless(&other.to_string())),
         };
         Failure::Exit(EXIT_UNREADABLE, text)
     })
@@ -152,6 +171,19 @@ enum News {
     /// An interface is listened to no more; why, if nobody asked for it.
     End(usize, Counts, Option<PacketError>),
     Asked(Asked),
+    /// A thread has panicked: what it did is not done any more.
+    Died,
+}
+
+/// Tells of a thread's death.
+struct Death<'a>(&'a Sender<News>);
+
+impl Drop for Death<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let _ = self.0.send(News::Died);
+        }
+    }
 }
 
 /// What an interface has given so far.
@@ -303,7 +335,7 @@ impl<W: Watch> Live<'_, W> {
             }
             let held = self.sources.iter().any(|source| !source.waiting.is_empty());
             let flush = held.then(|| Instant::now() + HOLD);
-            match next(news, [until, self.look, flush].into_iter().flatten().min()) {
+            match next(news, [until, self.look, flush].into_iter().flatten().min())? {
                 Some(News::Asked(Asked::End)) => stopper = None,
                 Some(News::Asked(Asked::Suspend)) => self.suspend()?,
                 Some(News::Asked(Asked::Redraw)) => self.look = self.look.map(|_| Instant::now()),
@@ -313,15 +345,23 @@ impl<W: Watch> Live<'_, W> {
                     (source.counts, source.back) = (counts, None);
                     source.damage = why.map(|why| why.to_string());
                 }
+                Some(News::Died) => return Err(lost()),
                 None => {}
             }
-            self.judge(if self.sources.len() == 1 { u64::MAX } else { settled() })?;
+            self.judge(self.due())?;
             self.watch.so_far()?;
             self.show()?;
         }
         drop(stopper);
         self.judge(u64::MAX)?;
         self.watch.so_far()
+    }
+
+    /// Up to when events can be judged.
+    fn due(&self) -> u64 {
+        // A clock that was set back lets nobody wait for its old time: it costs order, not memory.
+        let many = self.sources.iter().any(|source| source.waiting.len() > HELD);
+        if self.sources.len() == 1 || many { u64::MAX } else { settled() }
     }
 
     fn keep(&mut self, number: usize, mut events: Vec<Event>, counts: Counts) {
@@ -385,13 +425,101 @@ impl<W: Watch> Live<'_, W> {
 }
 
 /// The next news, or nothing when it is time for something else.
-fn next(news: &Receiver<News>, wake: Option<Instant>) -> Option<News> {
-    let Some(wake) = wake else { return news.recv().ok() };
-    news.recv_timeout(wake.saturating_duration_since(Instant::now())).ok()
+fn next(news: &Receiver<News>, wake: Option<Instant>) -> Result<Option<News>> {
+    let Some(wake) = wake else { return news.recv().map(Some).map_err(|_| lost()) };
+    match news.recv_timeout(wake.saturating_duration_since(Instant::now())) {
+        Ok(news) => Ok(Some(news)),
+        Err(RecvTimeoutError::Timeout) => Ok(None),
+        Err(RecvTimeoutError::Disconnected) => Err(lost()),
+    }
+}
+
+fn lost() -> Failure {
+    let why = "the audit's own listener has ended; nothing can be said";
+    Failure::Exit(EXIT_UNREADABLE, why.to_owned())
 }
 
 /// Up to when frames of all interfaces have arrived, nanoseconds since 1970.
 fn settled() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.saturating_sub(HOLD).as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An audit of one interface that has not ended.
+    fn live(watch: &mut Plain) -> Live<'_, Plain> {
+        let (auditor, started) = (Auditor::new(Options::default()), Instant::now());
+        Live { auditor, watch, sources: vec![empty()], started, look: None }
+    }
+
+    fn empty() -> Source {
+        let (back, _) = sync_channel(1);
+        Source {
+            name: "lo".into(),
+            format: "live".into(),
+            counts: Counts::default(),
+            damage: None,
+            back: Some(back),
+            waiting: VecDeque::new(),
+        }
+    }
+
+    #[test]
+    fn a_listener_that_dies_ends_the_audit() {
+        let (news, inbox) = channel();
+        let (_stop, stopper) = io::pipe().expect("a pipe");
+        let listener = thread::spawn({
+            let news = news.clone();
+            move || {
+                let _tells = Death(&news);
+                panic!("as the test wants");
+            }
+        });
+        assert!(listener.join().is_err());
+        let mut plain = Plain { filter: None };
+        let went = live(&mut plain).go(&inbox, stopper, None);
+        assert!(
+            matches!(&went, Err(Failure::Exit(2, why)) if why.contains("has ended")),
+            "{went:?}"
+        );
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_holds_nothing_up() {
+        let mut plain = Plain { filter: None };
+        let mut live = live(&mut plain);
+        assert_eq!(live.due(), u64::MAX, "one interface waits for nobody");
+        live.sources.push(empty());
+        let (now, later) = (settled(), SystemTime::now() + Duration::from_secs(3600));
+        assert!((now..now + 60_000_000_000).contains(&live.due()));
+        let ns = later.duration_since(UNIX_EPOCH).expect("after 1970").as_nanos() as u64;
+        let event = Event {
+            at: At { time: Time(ns), file: 1, frame: 1 },
+            part: 0,
+            point: Point(1),
+            direction: None,
+            len: 60,
+            macs: None,
+            tag: None,
+            tunnels: 0,
+            what: audit::What::Other,
+        };
+        live.keep(1, vec![event; HELD + 1], Counts::default());
+        live.judge(live.due()).expect("judged");
+        assert!(live.sources[1].waiting.is_empty());
+    }
+
+    #[test]
+    fn nobody_waits_for_threads_that_are_gone() {
+        for until in [None, Some(Instant::now() + Duration::from_secs(60))] {
+            let (news, inbox) = channel();
+            drop(news);
+            let (_stop, stopper) = io::pipe().expect("a pipe");
+            let mut plain = Plain { filter: None };
+            assert!(live(&mut plain).go(&inbox, stopper, until).is_err());
+        }
+    }
 }

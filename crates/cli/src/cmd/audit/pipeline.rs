@@ -16,6 +16,7 @@ use audit::{Auditor, Event, Options, Point, Report};
 use indicatif::ProgressBar;
 
 use super::progress;
+use super::screen::harmless;
 use super::watch::Watch;
 use crate::error::{Failure, Result};
 
@@ -49,7 +50,7 @@ pub(super) fn run(files: &[PathBuf], options: Options, watch: &mut impl Watch) -
     let open = |(path, file): (&PathBuf, u16)| open(path, file, &bar);
     let readers = files.iter().zip(0..).map(open).collect::<Result<Vec<_>>>()?;
     let sources = readers.into_iter().map(|reader| Source::begin(reader, files.len()));
-    let ends = judge(&mut sources.collect::<Vec<_>>(), &mut auditor, watch);
+    let ends = judge(&mut sources.collect::<Result<Vec<_>>>()?, &mut auditor, watch);
     bar.finish_and_clear();
     let captures = files.iter().zip(ends?).map(|(path, end)| Capture { name: name(path), ..end });
     Ok(auditor.finish(captures.collect()))
@@ -84,7 +85,8 @@ fn judge(
 /// # Errors
 /// It cannot be opened, or is none.
 pub(super) fn open(path: &Path, file: u16, bar: &ProgressBar) -> Result<Reader<Input>> {
-    let unreadable = |why: String| Failure::Exit(EXIT_UNREADABLE, format!("{}: {why}", name(path)));
+    let shown = harmless(&name(path));
+    let unreadable = |why: String| Failure::Exit(EXIT_UNREADABLE, format!("{shown}: {why}"));
     let reader = if path == Path::new("-") {
         capture::open(io::stdin(), file)
     } else {
@@ -196,20 +198,31 @@ struct Source {
 impl Source {
     /// Begins to read and to peel a file, one of so many. The threads end with the file, or when
     /// nobody takes what they give; nobody waits for them, since one may wait for a pipe.
-    fn begin(mut reader: Reader<Input>, files: usize) -> Self {
+    ///
+    /// # Errors
+    /// The system lets nobody start a thread.
+    fn begin(mut reader: Reader<Input>, files: usize) -> Result<Self> {
         let share = |[most, least]: [usize; 2]| (most * 4 / (files + 3)).max(least);
         reader.set_ahead(AHEAD / share(BLOCKS) / files);
         let (blocks, peel_blocks) = channel::<Block, Capture>(share(BLOCKS));
         let (batches, judge_batches) = channel::<Vec<Event>, Capture>(share(BATCHES));
-        thread::spawn(move || read(reader, &blocks));
-        thread::spawn(move || peel(&peel_blocks, &batches));
-        Self { batches: judge_batches, batch: Vec::new(), at: 0, points: Vec::new(), end: None }
+        let refused = |error| {
+            Failure::Exit(
+                EXIT_UNREADABLE,
+                format!("the system gives no thread to read by: {error}"),
+            )
+        };
+        let begin = || thread::Builder::new();
+        begin().spawn(move || read(reader, &blocks)).map_err(refused)?;
+        begin().spawn(move || peel(&peel_blocks, &batches)).map_err(refused)?;
+        let (batch, points) = (Vec::new(), Vec::new());
+        Ok(Self { batches: judge_batches, batch, at: 0, points, end: None })
     }
 
     /// What the file was.
     fn ended(&mut self) -> Result<Capture> {
-        let lost = || Failure::failed("the audit's own reader has ended; nothing can be said");
-        self.end.take().flatten().ok_or_else(lost)
+        let why = "the audit's own reader has ended; nothing can be said";
+        self.end.take().flatten().ok_or_else(|| Failure::Exit(EXIT_UNREADABLE, why.to_owned()))
     }
 
     /// Goes on to the next batch that has something.

@@ -128,9 +128,7 @@ pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
 
 /// A text from outside (a file's name, an address, private data) without what a terminal obeys.
 pub(super) fn harmless(text: &str) -> String {
-    let is_bad =
-        |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    text.chars().map(|c| if is_bad(c) { '\u{fffd}' } else { c }).collect()
+    text.replace(render::steers, "\u{fffd}")
 }
 
 /// When the captures begin: what times are counted from.

@@ -24,6 +24,8 @@ pub(super) struct Wish {
     pub(super) qps: bool,
     pub(super) connections: bool,
     pub(super) links: bool,
+    /// Whether interfaces are listened to: what went by cannot be read again.
+    pub(super) live: bool,
 }
 
 impl Wish {
@@ -34,6 +36,7 @@ impl Wish {
             qps: args.qps,
             connections: args.connections,
             links: args.links,
+            live: !args.live.is_empty(),
         }
     }
 }
@@ -135,7 +138,7 @@ fn findings(report: &Report, wish: Wish, screen: Screen, room: usize) -> Vec<Str
         }
         return lines;
     }
-    let hint = groups.first().map_or(Vec::new(), |group| hint(&writer, group, screen));
+    let hint = groups.first().map_or(Vec::new(), |group| hint(&writer, group, wish, screen));
     lines.extend(fit(&writer, &groups, room.saturating_sub(1 + hint.len())));
     lines.extend(hint);
     lines
@@ -158,14 +161,21 @@ pub(super) fn tally(groups: &[Group<'_>]) -> String {
 }
 
 /// What to type to know more of the first finding.
-fn hint(writer: &Writer<'_>, group: &Group<'_>, screen: Screen) -> Vec<String> {
+fn hint(writer: &Writer<'_>, group: &Group<'_>, wish: Wish, screen: Screen) -> Vec<String> {
     let code = group.rule.code();
-    let ladder = group.findings.first().and_then(|f| writer.conversation(f.subject));
-    let ladder = ladder.map_or(String::new(), |id| format!(", --ladder {id}"));
-    let text = format!(
-        "more: --explain {code}; with the file: --frames {code}{ladder}, --html PAGE, \
-         --findings all"
-    );
+    let text = if wish.live {
+        format!(
+            "more: --explain {code}; from the beginning of another --live: --frames {code}, \
+             --html PAGE, --findings all"
+        )
+    } else {
+        let ladder = group.findings.first().and_then(|f| writer.conversation(f.subject));
+        let ladder = ladder.map_or(String::new(), |id| format!(", --ladder {id}"));
+        format!(
+            "more: --explain {code}; with the file: --frames {code}{ladder}, --html PAGE, \
+             --findings all"
+        )
+    };
     screen::wrap(&text, screen.width).iter().map(|l| screen.paint(l, Style::Faint)).collect()
 }
 
@@ -213,7 +223,7 @@ fn tables(report: &Report, wish: Wish, screen: Screen) -> String {
     }
     let most = |asked: bool, usual: usize| if asked { usize::MAX } else { usual };
     let connections = most(wish.connections, CONNECTIONS).min(report.connections.len());
-    let table = tables::connections(report, connections);
+    let table = tables::connections(report, connections, wish.connections);
     let all = report.connections.len() as u64;
     add(table + &tables::more(connections, all, "connection", "--connections"));
     let links = most(wish.links, LINKS).min(report.links.len());

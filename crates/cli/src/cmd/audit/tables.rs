@@ -1,5 +1,7 @@
 //! Conversations, connections and links as tables.
 
+use std::ops::Range;
+
 use audit::report::{Connection, Conversation, End, LinkReport, Report, Traffic};
 
 use super::screen;
@@ -20,6 +22,18 @@ impl Table {
             return String::new();
         }
         lay_out(&self.head, &self.rows, self.left)
+    }
+
+    /// Without those of some columns in which no row has anything.
+    fn without_empty(mut self, columns: Range<usize>) -> Self {
+        for column in columns.rev() {
+            if self.rows.iter().all(|row| row[column] == "-" || row[column].is_empty()) {
+                self.head.remove(column);
+                self.rows.iter_mut().for_each(|row| drop(row.remove(column)));
+                self.left -= usize::from(column < self.left);
+            }
+        }
+        self
     }
 }
 
@@ -207,16 +221,15 @@ pub(super) fn operation_rows(report: &Report) -> Table {
     Table { head: head.to_vec(), rows, left: 3 }
 }
 
-/// The first `most` connections.
-pub(super) fn connections(report: &Report, most: usize) -> String {
-    connection_rows(report, most).text()
+/// The first `most` connections; with `all` what their handshakes agreed on, too.
+pub(super) fn connections(report: &Report, most: usize, all: bool) -> String {
+    connection_rows(report, most, all).text()
 }
 
 /// The same as a table.
-pub(super) fn connection_rows(report: &Report, most: usize) -> Table {
+pub(super) fn connection_rows(report: &Report, most: usize, all: bool) -> Table {
     let start = screen::start(report);
-    let head = ["CONNECTION", "SERVICE", "QPS", "MTU", "STATE", "FRAMES"];
-    let qp = |qp: Option<u32>| qp.map_or("-".to_owned(), |qp| format!("{qp:#x}"));
+    let mut head = vec!["CONNECTION", "SERVICE", "QPS", "MTU", "STATE", "FRAMES"];
     let row = |connection: &Connection| {
         let frames = match (connection.frames.first(), connection.frames.last()) {
             (Some(first), Some(last)) if first != last => {
@@ -225,17 +238,66 @@ pub(super) fn connection_rows(report: &Report, most: usize) -> Table {
             (Some(first), _) => screen::frame(*first, start),
             _ => "-".to_owned(),
         };
-        vec![
+        let mut row = vec![
             format!("{} > {}", connection.active, connection.passive),
             screen::harmless(&connection.service),
-            format!("{} {}", qp(connection.active_qp), qp(connection.passive_qp)),
+            pair(connection.active_qp, " ", connection.passive_qp, |qp| format!("{qp:#x}")),
             connection.mtu.map_or("-".to_owned(), |mtu| mtu.to_string()),
             screen::harmless(&connection.state),
             frames,
-        ]
+        ];
+        if all {
+            row.extend(agreed(connection));
+        }
+        row
     };
-    let rows = report.connections.iter().take(most).map(row).collect();
-    Table { head: head.to_vec(), rows, left: 6 }
+    let rows: Vec<Vec<String>> = report.connections.iter().take(most).map(row).collect();
+    if all {
+        head.extend(AGREED);
+    }
+    let columns = 6..head.len();
+    Table { left: head.len(), head, rows }.without_empty(columns)
+}
+
+const AGREED: [&str; 8] =
+    ["TYPE", "CM SAYS", "PSNS", "READS", "RETRY", "TIMEOUT", "AGAIN", "PRIVATE"];
+/// Characters that are shown of private data; JSON has all.
+const PRIVATE: usize = 33;
+
+/// What a handshake says beyond who talks to whom: the cells under [`AGREED`].
+fn agreed(connection: &Connection) -> [String; 8] {
+    let number = |n: u8| n.to_string();
+    let data = |text: &str| (!text.is_empty()).then(|| screen::cut(text, PRIVATE));
+    let timeout = connection.ack_timeout.map(|code| 4.096 * f64::from(code.min(31)).exp2());
+    [
+        connection.transport.to_owned(),
+        pair(
+            connection.from.map(|from| from.to_string()),
+            " > ",
+            connection.to.map(|to| to.to_string()),
+            |address| address,
+        ),
+        pair(connection.active_psn, " ", connection.passive_psn, |psn| format!("{psn:#x}")),
+        pair(connection.responder_resources, "/", connection.initiator_depth, number),
+        pair(connection.retry_count, "/", connection.rnr_retry, number),
+        timeout.map_or("-".to_owned(), screen::span),
+        match connection.repeated {
+            0 => "-".to_owned(),
+            again => again.to_string(),
+        },
+        pair(data(&connection.private), " ", data(&connection.passive_private), |text| text),
+    ]
+}
+
+/// Both of two values, or a dash where neither is known.
+fn pair<T>(one: Option<T>, between: &str, other: Option<T>, text: impl Fn(T) -> String) -> String {
+    match (one.map(&text), other.map(&text)) {
+        (None, None) => "-".to_owned(),
+        (one, other) => {
+            let shown = |value: Option<String>| value.unwrap_or("-".to_owned());
+            format!("{}{between}{}", shown(one), shown(other))
+        }
+    }
 }
 
 /// The first `most` ports that paused their links: each with the priorities that it paused.
@@ -245,9 +307,9 @@ pub(super) fn links(report: &Report, most: usize) -> String {
 
 /// The same as a table.
 pub(super) fn link_rows(report: &Report, most: usize) -> Table {
-    let head = ["LINK", "PAUSED BY", "PRIORITY", "PAUSES", "PAUSED", "LONGEST"];
-    let rows = report.links.iter().take(most).flat_map(priorities).collect();
-    Table { head: head.to_vec(), rows, left: 2 }
+    let head = ["LINK", "PAUSED BY", "NAME", "GBIT/S", "PRIORITY", "PAUSES", "PAUSED", "LONGEST"];
+    let rows: Vec<_> = report.links.iter().take(most).flat_map(priorities).collect();
+    Table { head: head.to_vec(), rows, left: 3 }.without_empty(2..3)
 }
 
 fn priorities(link: &LinkReport) -> Vec<Vec<String>> {
@@ -260,6 +322,8 @@ fn priorities(link: &LinkReport) -> Vec<Vec<String>> {
         vec![
             link.link.to_string(),
             screen::harmless(&link.port),
+            link.name.as_deref().map_or("-".to_owned(), screen::harmless),
+            link.link_gbps.to_string(),
             name,
             link.pauses[i].to_string(),
             screen::span(link.paused_us[i]),

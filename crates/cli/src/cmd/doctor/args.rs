@@ -19,7 +19,8 @@ Examples:
 Read as root for all of it: without, some tools and files say `permission denied`, and what was not
 read is told. docs/doctor.md has every finding, and the files that a copied directory may have.
 
-Exit status: 0 nothing found, 1 something found, 2 nothing to read, or wrong usage.";
+Exit status: 0 nothing found, or notes only; 1 warnings or errors; 2 nothing to read, a recording
+that cannot be written, or wrong usage.";
 
 /// Say what is misconfigured on a RoCE host, and the command that mends it
 ///

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use doctor::Tree;
 
+use super::UNREADABLE;
 use crate::error::{Failure, Result};
 use crate::render;
 
@@ -18,7 +19,8 @@ impl Place {
     /// Makes the directory, before anything is read. Nothing that is there is written over.
     pub(super) fn prepare(path: &Path) -> Result<Self> {
         let shown = path.display();
-        let wrong = |error: io::Error| Failure::failed(format!("--record {shown}: {error}"));
+        let wrong =
+            |error: io::Error| Failure::Exit(UNREADABLE, format!("--record {shown}: {error}"));
         match fs::create_dir(path) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -41,7 +43,9 @@ impl Place {
         let mut count = 0;
         for (path, bytes) in tree.files() {
             let path = self.root.join(path);
-            let wrong = |error: io::Error| Failure::failed(format!("{}: {error}", path.display()));
+            let wrong = |error: io::Error| {
+                Failure::Exit(UNREADABLE, format!("{}: {error}", path.display()))
+            };
             if let Some(parent) = path.parent() {
                 fs::create_dir_all(parent).map_err(wrong)?;
             }

@@ -5,6 +5,9 @@
 use crate::catalogue::Case;
 use crate::host::Edit::{Set, Swap};
 
+/// PFC on priority 3, as `lldptool` prints it.
+const LLDP: &str = "IEEE 8021QAZ PFC TLV\n\t Willing: no\n\t PFC enabled: 3\n";
+
 pub(super) const CASES: &[Case] = &[
     Case {
         name: "a Soft-RoCE port for 512",
@@ -76,6 +79,54 @@ pub(super) const CASES: &[Case] = &[
         host: "bnxt-good",
         edits: &[Set("sys/class/infiniband/bnxt_re0/ports/1/hw_counters/tx_cnp_pkts", "0\n")],
         expected: &["H061"],
+    },
+    Case {
+        name: "bnxt: congestion control off",
+        host: "bnxt-good",
+        edits: &[Set("sys/kernel/config/bnxt_re/bnxt_re0/ports/1/cc/ecn_enable", "0x0\n")],
+        expected: &["H045"],
+    },
+    Case {
+        name: "bnxt: congestion control on, CNPs by themselves",
+        host: "bnxt-good",
+        edits: &[
+            Set("sys/kernel/config/bnxt_re/bnxt_re0/ports/1/cc/ecn_enable", "0x1\n"),
+            Set("sys/kernel/config/bnxt_re/bnxt_re0/ports/1/cc/cnp_prio", "7\n"),
+            Set("sys/kernel/config/bnxt_re/bnxt_re0/ports/1/cc/cnp_dscp", "48\n"),
+        ],
+        expected: &[],
+    },
+    Case {
+        name: "bnxt: CNPs with the data",
+        host: "bnxt-good",
+        edits: &[Set("sys/kernel/config/bnxt_re/bnxt_re0/ports/1/cc/cnp_dscp", "0x1a\n")],
+        expected: &["H047"],
+    },
+    Case {
+        name: "bnxt: nonsense for congestion control is not judged",
+        host: "bnxt-good",
+        edits: &[Set("sys/kernel/config/bnxt_re/bnxt_re0/ports/1/cc/ecn_enable", "off\n")],
+        expected: &[],
+    },
+    Case {
+        name: "dcb: the device and lldpad both speak DCBX",
+        host: "bnxt-good",
+        edits: &[
+            Set("cmd/dcb_dcbx_show_dev_ens3np0.txt", "lld-managed ieee \n"),
+            Set("cmd/lldptool_-t_-n_-i_ens3np0.txt", LLDP),
+            Set("cmd/lldptool_-t_-i_ens3np0.txt", LLDP),
+        ],
+        expected: &["H037"],
+    },
+    Case {
+        name: "dcb: lldpad alone speaks DCBX",
+        host: "bnxt-good",
+        edits: &[
+            Set("cmd/dcb_dcbx_show_dev_ens3np0.txt", "host ieee \n"),
+            Set("cmd/lldptool_-t_-n_-i_ens3np0.txt", LLDP),
+            Set("cmd/lldptool_-t_-i_ens3np0.txt", LLDP),
+        ],
+        expected: &[],
     },
     Case {
         name: "bnxt: a pause storm",

@@ -122,6 +122,7 @@ fn report() -> Report {
                 qp,
             }),
             side: Side::Unknown,
+            causes: Vec::new(),
             detail: String::new(),
             count: 1,
             first: Some(at),

@@ -14,6 +14,7 @@ fn finding(rule: Rule, link: u16, text: &str) -> Finding {
         severity: rule.severity(),
         subject: Subject::Link(Point(link)),
         side: Side::Unknown,
+        causes: Vec::new(),
         detail: text.to_owned(),
         count: 1,
         first: None,

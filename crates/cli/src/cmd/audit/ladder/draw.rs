@@ -1,12 +1,15 @@
 //! The drawing: two lines down the screen, an arrow for each packet, what is wrong below it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use audit::Rule;
 use audit::record::{At, Time};
 use audit::report::{End, Report};
+use wire::Position;
 
 use super::{Kind, Ladder, Note, Row};
+
 use crate::cmd::audit::screen::{self, Screen, Style};
 use crate::render;
 
@@ -16,17 +19,26 @@ const MARGIN: usize = 32;
 const SINGLY: usize = 3;
 
 /// The whole drawing.
-pub(super) fn text(ladder: &Ladder, report: &Report, screen: Screen) -> String {
+pub(in crate::cmd::audit) fn text(ladder: &Ladder, report: &Report, screen: Screen) -> String {
     let start = screen::start(report);
     let notes = ladder.notes.lock().map(|notes| notes.clone()).unwrap_or_default();
+    let lost = lost_responses(ladder, &notes);
+    let mut at_frame: BTreeMap<(u16, u64), Vec<Note>> = BTreeMap::new();
+    for note in notes {
+        if let Some(first) = note.at.first() {
+            at_frame.entry(*first).or_default().push(note);
+        }
+    }
     let mut drawing = Drawing {
         ladder,
-        notes: &notes,
+        notes: at_frame,
         start,
         screen,
         room: screen.width.saturating_sub(MARGIN + 2),
         before: None,
         next: [None; 2],
+        open: [None; 2],
+        lost,
         out: String::new(),
     };
     drawing.head();
@@ -42,7 +54,8 @@ pub(super) fn text(ladder: &Ladder, report: &Report, screen: Screen) -> String {
 
 struct Drawing<'a> {
     ladder: &'a Ladder,
-    notes: &'a [Note],
+    /// By file and number of their first frame.
+    notes: BTreeMap<(u16, u64), Vec<Note>>,
     start: Time,
     screen: Screen,
     /// Columns between the lines.
@@ -51,6 +64,10 @@ struct Drawing<'a> {
     before: Option<Time>,
     /// The PSN that each end's next new request is to have, relative.
     next: [Option<i64>; 2],
+    /// The PSN of the next response, inside the answer to a READ of each end.
+    open: [Option<i64>; 2],
+    /// File and number of frames with READ responses that did not arrive.
+    lost: BTreeSet<(u16, u64)>,
     out: String,
 }
 
@@ -99,14 +116,18 @@ impl Drawing<'_> {
                     == (first.kind, first.forward, first.again, first.len, first.ce)
                 && u32::try_from(i).is_ok_and(|i| row.psn == (first.psn + i) & 0xFF_FFFF)
                 && self.notes(row.at).next().is_none()
+                && !self.is_lost(row.at)
         };
         let many = rows.iter().enumerate().take_while(|(i, row)| alike((*i, row))).count();
         if many > SINGLY { many } else { 1 }
     }
 
+    fn is_lost(&self, at: At) -> bool {
+        self.lost.contains(&(at.file, at.frame))
+    }
+
     fn notes(&self, at: At) -> impl Iterator<Item = &Note> {
-        let frame = (at.file, at.frame);
-        self.notes.iter().filter(move |note| note.at.first() == Some(&frame))
+        self.notes.get(&(at.file, at.frame)).into_iter().flatten()
     }
 
     /// Rows as one line, with what is to be said about it.
@@ -153,17 +174,19 @@ impl Drawing<'_> {
 
     /// A line where new requests leave PSNs out: the packets did not come by here.
     fn gap(&mut self, row: &Row, many: usize) {
+        let psn = self.relative(row);
+        if let Kind::Response(operation) = row.kind {
+            let end = usize::from(row.forward);
+            if !matches!(operation.position(), Position::First | Position::Only) {
+                self.absent(self.open[end].filter(|next| psn > *next), psn);
+            }
+            let open = matches!(operation.position(), Position::First | Position::Middle);
+            self.open[end] = open.then_some(psn + many as i64);
+            return;
+        }
         let Kind::Request(operation) = row.kind else { return };
         let end = usize::from(!row.forward);
-        let psn = self.relative(row);
-        if let Some(next) = self.next[end].filter(|next| psn > *next && !row.again) {
-            let last = psn - 1;
-            let which = if next == last { format!("{next}") } else { format!("{next}..{last}") };
-            let text = format!("psn {which} did not come by here");
-            let text = format!("{:MARGIN$}|{}|", "", fill(&format!(" {text} "), ". ", self.room));
-            self.out.push_str(&self.screen.paint(&text, Style::Yellow));
-            self.out.push('\n');
-        }
+        self.absent(self.next[end].filter(|next| psn > *next && !row.again), psn);
         let takes = match (operation, self.ladder.talk.mtu) {
             (wire::Operation::ReadRequest, Some(mtu)) => {
                 i64::from(row.asked.div_ceil(mtu.max(1)).max(1))
@@ -176,6 +199,16 @@ impl Drawing<'_> {
             _ => many as i64,
         };
         self.next[end] = Some(self.next[end].unwrap_or(psn).max(psn + takes));
+    }
+
+    /// A line for PSNs from `from` on and before `psn`.
+    fn absent(&mut self, from: Option<i64>, psn: i64) {
+        let (Some(from), last) = (from, psn - 1) else { return };
+        let which = if from == last { format!("{from}") } else { format!("{from}..{last}") };
+        let text = format!("psn {which} did not come by here");
+        let text = format!("{:MARGIN$}|{}|", "", fill(&format!(" {text} "), ". ", self.room));
+        self.out.push_str(&self.screen.paint(&text, Style::Yellow));
+        self.out.push('\n');
     }
 
     /// The arrow of one or several packets, as long as the room.
@@ -194,7 +227,8 @@ impl Drawing<'_> {
         if !first.more.is_empty() {
             text += &format!(" {}", first.more);
         }
-        let lost = self.notes(first.at).any(|note| note.rule == Rule::LostBehind);
+        let behind = |note: &Note| note.rule == Rule::LostBehind;
+        let lost = self.is_lost(first.at) || self.notes(first.at).any(behind);
         let marks = [
             (first.ack_request, " ackreq"),
             (first.ce, " CE"),
@@ -229,6 +263,25 @@ impl Drawing<'_> {
             }
         }
     }
+}
+
+/// The newest response with the PSN of each repetition that tells of a lost one: it came by here.
+fn lost_responses(ladder: &Ladder, notes: &[Note]) -> BTreeSet<(u16, u64)> {
+    let told = notes.iter().filter(|note| note.rule == Rule::ResponseLost);
+    let told: BTreeSet<_> = told.filter_map(|note| note.at.first()).collect();
+    let mut newest = BTreeMap::new();
+    let mut lost = BTreeSet::new();
+    for row in &ladder.rows {
+        let frame = (row.at.file, row.at.frame);
+        match row.kind {
+            Kind::Response(_) => drop(newest.insert((row.forward, row.psn), frame)),
+            Kind::Request(_) if told.contains(&frame) => {
+                lost.extend(newest.remove(&(!row.forward, row.psn)));
+            }
+            _ => {}
+        }
+    }
+    lost
 }
 
 /// `text` in the middle of a line of `with`.

@@ -85,3 +85,65 @@ pub(super) fn height() -> usize {
         _ => 24,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Read;
+    use std::process::Command;
+
+    use nix::pty::openpty;
+
+    use super::*;
+
+    /// Set in the process whose terminal is looked at.
+    const CHILD: &str = "CROCEVIA_TEST_TERMINAL";
+    const NAME: &str = "cmd::audit::live::terminal::tests::a_panic_leaves_it_as_it_was";
+
+    /// A thread panics while there are pictures, and nobody else gives the terminal back.
+    fn in_the_picture() {
+        let (mut terminal, keys) = Terminal::enter().expect("the terminal");
+        assert!(keys);
+        let flags = tcgetattr(stdin()).expect("settings").local_flags;
+        assert!(!flags.intersects(LocalFlags::ECHO | LocalFlags::ICANON));
+        terminal.draw("picture").expect("drawn");
+        let worker = std::thread::spawn(|| panic!("as the test wants"));
+        assert!(worker.join().is_err());
+        std::mem::forget(terminal);
+    }
+
+    #[test]
+    fn a_panic_leaves_it_as_it_was() {
+        if std::env::var_os(CHILD).is_some() {
+            return in_the_picture();
+        }
+        let pty = openpty(None, None).expect("a terminal");
+        let before = tcgetattr(&pty.slave).expect("settings");
+        let slave = || pty.slave.try_clone().expect("a descriptor");
+        let mut child = Command::new(std::env::current_exe().expect("this program"))
+            .args(["--exact", NAME, "--nocapture"])
+            .env(CHILD, "1")
+            .env("RUST_BACKTRACE", "0")
+            .stdin(slave())
+            .stdout(slave())
+            .stderr(slave())
+            .spawn()
+            .expect("a process");
+        let mut master = File::from(pty.master);
+        let reader = std::thread::spawn(move || {
+            let mut text = Vec::new();
+            // Ends with an error when nobody has the terminal any more.
+            let _ = master.read_to_end(&mut text);
+            String::from_utf8_lossy(&text).into_owned()
+        });
+        let status = child.wait().expect("its end");
+        let after = tcgetattr(&pty.slave).expect("settings");
+        drop(pty.slave);
+        let text = reader.join().expect("the text");
+        assert!(status.success(), "{text}");
+        assert_eq!(before, after, "{text}");
+        let at = |what: &str| text.find(what).unwrap_or_else(|| panic!("{what:?} in {text:?}"));
+        let order = [ENTER, "picture", LEAVE, "as the test wants"].map(at);
+        assert!(order.is_sorted(), "{order:?} {text:?}");
+    }
+}

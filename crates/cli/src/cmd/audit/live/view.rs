@@ -31,7 +31,7 @@ impl View {
         Self {
             filter,
             wish: Wish::of(args),
-            interfaces: args.live.join(", "),
+            interfaces: screen::harmless(&args.live.join(", ")),
             terminal: None,
             last: (Totals::default(), Duration::ZERO),
         }

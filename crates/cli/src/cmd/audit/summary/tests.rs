@@ -25,6 +25,7 @@ fn finding(rule: Rule, qp: u32, count: u64) -> Finding {
         severity: rule.severity(),
         subject: Subject::Flow(Flow { source, destination, qp }),
         side: Side::Behind(destination),
+        causes: Vec::new(),
         detail: "PSN 0x123459 was seen here, answered by a sequence NAK and sent again".into(),
         count,
         first: Some(at(12)),
@@ -86,7 +87,8 @@ fn report(findings: Vec<Finding>) -> Report {
     }
 }
 
-const USUAL: Wish = Wish { all_findings: false, qps: false, connections: false, links: false };
+const USUAL: Wish =
+    Wish { all_findings: false, qps: false, connections: false, links: false, live: false };
 
 fn summary(report: &Report) -> String {
     text(report, USUAL, Screen::plain(100, 40))
@@ -191,4 +193,80 @@ fn tables_are_whole_where_they_are_asked_for() {
     let text = text(&report, wish, Screen::plain(100, 40));
     assert_eq!(text.matches("10.77.1.1  10.77.1.2  0x12").count(), 30, "{text}");
     assert_eq!(text.matches("WRITE").count(), 30, "{text}");
+}
+
+#[test]
+fn what_went_by_cannot_be_read_again() {
+    let report = report(vec![finding(Rule::LostBehind, 0x12, 9)]);
+    let told = summary(&report);
+    assert!(told.contains("with the file: --frames R021"), "{told}");
+    let live = text(&report, Wish { live: true, ..USUAL }, Screen::plain(100, 40));
+    assert!(live.contains("another --live: --frames R021, --html PAGE"), "{live}");
+    assert!(!live.contains("with the file") && !live.contains("--ladder"), "{live}");
+}
+
+#[test]
+fn connections_and_ports_tell_all_when_asked() {
+    let mut report = report(Vec::new());
+    report.connections = vec![
+        Connection {
+            active: "10.77.1.1".into(),
+            passive: "10.77.1.2".into(),
+            transport: "RC",
+            from: "10.77.1.9:4000".parse().ok(),
+            active_psn: Some(0x1234),
+            passive_psn: Some(7),
+            responder_resources: Some(16),
+            initiator_depth: Some(4),
+            retry_count: Some(7),
+            rnr_retry: Some(6),
+            ack_timeout: Some(14),
+            private: "6865".repeat(20),
+            repeated: 3,
+            ..Connection::default()
+        },
+        Connection { transport: "UD", ..Connection::default() },
+    ];
+    let usual = summary(&report);
+    assert!(!usual.contains("PSNS"), "{usual}");
+    let wish = Wish { connections: true, ..USUAL };
+    let all = text(&report, wish, Screen::plain(100, 40));
+    let (head, row) = all
+        .lines()
+        .skip_while(|line| !line.starts_with("CONNECTION"))
+        .fold((None, None), |(head, row), line| {
+            (head.or(Some(line)), row.or(head.and(Some(line))))
+        });
+    let (head, row) = (head.expect("a table"), row.expect("a row"));
+    for (name, value) in [
+        ("TYPE", "RC"),
+        ("CM SAYS", "10.77.1.9:4000 > -"),
+        ("PSNS", "0x1234 0x7"),
+        ("READS", "16/4"),
+        ("RETRY", "7/6"),
+        ("TIMEOUT", "67.1 ms"),
+        ("AGAIN", "3"),
+        ("PRIVATE", "68656865686568656865686568656865… -"),
+    ] {
+        assert!(head.contains(name) && row.contains(value), "{name} {value}\n{head}\n{row}");
+    }
+    // What nobody tells has no column.
+    report.connections.remove(0);
+    let none = text(&report, wish, Screen::plain(100, 40));
+    assert!(!none.contains("PSNS") && none.contains("TYPE"), "{none}");
+
+    let pauses = [0, 0, 0, 5, 0, 0, 0, 0];
+    let port = |name: Option<&str>| LinkReport {
+        port: "02:00:00:00:00:01".into(),
+        name: name.map(str::to_owned),
+        link_gbps: 100,
+        pauses,
+        ..LinkReport::default()
+    };
+    report.links = vec![port(Some("Ethernet1/1 of leaf\u{1b}[2J")), port(None)];
+    let told = summary(&report);
+    assert!(told.contains("Ethernet1/1 of leaf\u{fffd}[2J"), "{told}");
+    assert!(told.contains(" NAME ") && told.contains(" 100 "), "{told}");
+    report.links.remove(0);
+    assert!(!summary(&report).contains(" NAME "));
 }
