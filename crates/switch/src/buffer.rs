@@ -97,7 +97,7 @@ impl Memory {
     pub(crate) fn threshold(&self, ingress: &Ingress) -> u64 {
         match ingress.pfc.and_then(|pfc| pfc.xoff) {
             Some(bytes) => bytes,
-            None => ingress.share.of(self.pool - self.shared),
+            None => ingress.share.of(self.pool.saturating_sub(self.shared)),
         }
     }
 
@@ -109,7 +109,7 @@ impl Memory {
         queued: u64,
         charge: u64,
     ) -> Result<(), DropCause> {
-        let free = self.pool - self.shared;
+        let free = self.pool.saturating_sub(self.shared);
         let Some(pfc) = ingress.pfc else {
             let full = self.egress.is_some_and(|share| queued + charge > share.of(free));
             if charge > free || full {
@@ -144,6 +144,13 @@ impl Memory {
         self.shared -= shared.min(rest);
         ingress.headroom -= from_headroom;
         ingress.used -= rest;
+    }
+
+    /// Changes whether an ingress is lossless. What lies in the headroom stays there.
+    pub(crate) fn reclassify(&mut self, ingress: &mut Ingress, pfc: Option<PfcPriority>) {
+        self.shared -= ingress.used.saturating_sub(ingress.reserve(self));
+        ingress.pfc = pfc;
+        self.shared += ingress.used.saturating_sub(ingress.reserve(self));
     }
 
     /// Whether the neighbour has to be stopped.

@@ -59,6 +59,8 @@ pub struct PortCounters {
     pub priorities: [PriorityCounters; 8],
     /// Frames not sent on, by cause, for which this port was the ingress.
     pub dropped: std::collections::BTreeMap<DropCause, u64>,
+    /// LLDP frames that were not understood.
+    pub lldp_discards: u64,
     /// Watchdog: storms detected and ended.
     pub storms: (u64, u64),
 }

@@ -1,8 +1,8 @@
-//! A shared-buffer Ethernet switch as a value: frames go in at a port and come out at others, or do
-//! not, for a counted reason. No I/O, no clock, no thread, no randomness of its own: the same switch
-//! stands in simulations and in live networks. A frame is classified, finds its way (`switch/path`),
-//! asks the buffer for room, which may make the switch owe a pause, and waits in a queue
-//! (`switch/store`) until [`Switch::poll_transmit`] picks it.
+//! A shared-buffer Ethernet switch as a value: frames go in at a port and come out at others, or
+//! do not, for a counted reason. No I/O, no clock, no thread, no randomness of its own: the same
+//! switch stands in simulations and in live networks. A frame is classified, finds its way
+//! (`switch/path`), asks the buffer for room, which may make the switch owe a pause, and waits in a
+//! queue (`switch/store`) until [`Switch::poll_transmit`] picks it.
 #![forbid(unsafe_code)]
 
 mod balance;
@@ -11,6 +11,7 @@ mod buffer;
 mod classify;
 pub mod config;
 pub mod counters;
+pub mod dcbx;
 pub mod ecn;
 mod forward;
 pub mod frame;

@@ -38,6 +38,7 @@ pub fn rows(counters: &PortCounters) -> Vec<(String, u64)> {
         row("pgN_watermark", priority.ingress_watermark);
         row("queueN_watermark", priority.egress_watermark);
     }
+    rows.push(("rx_lldp_discards".to_owned(), counters.lldp_discards));
     rows.push(("tx_pause_storm_warning_events".to_owned(), counters.storms.0));
     rows.push(("tx_pause_storm_restored_events".to_owned(), counters.storms.1));
     rows.extend(counters.dropped.iter().map(|(&why, &count)| (cause(why).to_owned(), count)));
@@ -54,7 +55,7 @@ mod tests {
         counters.priorities[3].rx_pause_duration = 7_999_999;
         counters.dropped.insert(DropCause::Headroom, 2);
         let rows = rows(&counters);
-        assert_eq!(rows.len(), 8 * 13 + 2 + 1);
+        assert_eq!(rows.len(), 8 * 13 + 3 + 1);
         assert!(rows.contains(&("rx_prio3_pause_duration".to_owned(), 7)));
         assert_eq!(rows.last(), Some(&("rx_drop_headroom".to_owned(), 2)));
     }

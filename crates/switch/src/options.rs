@@ -4,6 +4,7 @@
 use wire::Span;
 
 use crate::config::{Alpha, SwitchConfig};
+use crate::dcbx::exchange::Wishes;
 use crate::switch::PortId;
 
 /// Further properties of a switch.
@@ -22,6 +23,10 @@ pub struct Options {
     /// A lossless packet that is routed to a neighbour whose MAC is behind no known port (an
     /// incomplete ARP entry) is dropped; otherwise it is flooded like any other.
     pub drop_incomplete: bool,
+    /// What each port tells its neighbour by DCBX, by index; missing or none: DCBX is off there.
+    /// What is agreed takes the place of the configured turns and classes, and of PFC where a
+    /// priority has limits.
+    pub dcbx: Vec<Option<Wishes>>,
     /// Looks for queues that a neighbour stops for ever.
     pub watchdog: Option<Watchdog>,
     /// Copies of what leaves at ports.
@@ -97,6 +102,7 @@ impl Default for Options {
             ageing: SwitchConfig::AGEING,
             vlans: Vec::new(),
             drop_incomplete: false,
+            dcbx: Vec::new(),
             watchdog: None,
             mirrors: Vec::new(),
         }

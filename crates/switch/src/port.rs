@@ -7,11 +7,12 @@ use wire::{Mac, Rate};
 use crate::buffer::{Ingress, Share};
 use crate::config::SwitchConfig;
 use crate::counters::PortCounters;
+use crate::dcbx::exchange::Exchange;
 use crate::ecn::Red;
 use crate::frame::Frame;
 use crate::options::Options;
 use crate::pfc::Pauses;
-use crate::schedule::Turns;
+use crate::schedule::{Turns, bits};
 use crate::switch::PortId;
 use crate::watchdog::Watch;
 
@@ -39,6 +40,12 @@ pub(crate) struct Port<B> {
     pub(crate) rate: Rate,
     pub(crate) up: bool,
     pub(crate) queues: [Queue<B>; 8],
+    /// The queue of each priority.
+    pub(crate) class: [u8; 8],
+    /// What is agreed with the neighbour by DCBX.
+    pub(crate) exchange: Option<Box<Exchange>>,
+    /// An advert has to be sent.
+    pub(crate) tells: bool,
     /// Queues that hold frames.
     pub(crate) filled: u8,
     /// Queues that the neighbour has stopped.
@@ -70,6 +77,7 @@ impl<B> Port<B> {
         let own = &config.ports[index];
         let alpha = options.port_alpha.get(index).copied().flatten();
         let share = Share::new(alpha.unwrap_or(config.buffer.alpha));
+        let wishes = options.dcbx.get(index).cloned().flatten();
         let mut mirrors = options.mirrors.iter();
         let queue = |queue: usize| Queue {
             entries: VecDeque::new(),
@@ -82,6 +90,9 @@ impl<B> Port<B> {
             rate: own.rate,
             up: true,
             queues: std::array::from_fn(queue),
+            class: config.class_of.map(|class| class & 7),
+            exchange: wishes.map(|wishes| Box::new(Exchange::new(mac(config.mac, index), wishes))),
+            tells: false,
             filled: 0,
             held: 0,
             waiting: 0,
@@ -97,6 +108,21 @@ impl<B> Port<B> {
             mirror: mirrors.find(|mirror| usize::from(mirror.of) == index).map(|m| m.to),
             idle: true,
         }
+    }
+
+    /// The queue of a priority.
+    pub(crate) fn queue_of(&self, priority: u8) -> u8 {
+        self.class[usize::from(priority & 7)]
+    }
+
+    /// The queues of a set of priorities, as bits.
+    pub(crate) fn queues_of(&self, priorities: u8) -> u8 {
+        bits(priorities).fold(0, |all, priority| all | 1 << self.queue_of(priority))
+    }
+
+    /// Finds the queues that the neighbour has stopped.
+    pub(crate) fn hold(&mut self) {
+        self.held = self.queues_of(self.pauses.stopped);
     }
 
     /// Puts a frame into a queue.
@@ -126,7 +152,7 @@ impl<B> Port<B> {
 
     /// Whether something could be sent.
     pub(crate) fn can_send(&self) -> bool {
-        self.up && (self.filled & !self.held != 0 || self.pauses.owes())
+        self.up && (self.filled & !self.held != 0 || self.pauses.owes() || self.tells)
     }
 
     /// The queue whose turn it is.

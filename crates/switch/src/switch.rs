@@ -17,6 +17,7 @@ use crate::options::Options;
 use crate::port::{Entry, Port};
 use crate::timers::Timers;
 
+mod neighbour;
 mod path;
 mod pausing;
 mod store;
@@ -65,6 +66,13 @@ pub enum SwitchEvent {
         /// It has begun.
         began: bool,
     },
+    /// A port and its neighbour have agreed by DCBX on something else than before.
+    Agreed {
+        /// Which port.
+        port: PortId,
+        /// Priorities with PFC in force, as bits.
+        pfc: u8,
+    },
 }
 
 /// A switch. After `receive`, `handle_link` or `handle_timeout`, drain: `poll_port` names each port
@@ -98,9 +106,12 @@ pub struct Switch<B> {
     spare: Vec<Box<Frame<B>>>,
 }
 
-/// Timers of a port: a pause to say again, and one to end, for each priority.
-const SLOTS: usize = 16;
+/// Timers of a port: a pause to say again, and one to end, for each priority; an advert to send,
+/// and one that is no longer true.
+const SLOTS: usize = 18;
 const EXPIRY: usize = 8;
+const TELL: usize = 16;
+const HEARD: usize = 17;
 
 impl<B: Clone> Switch<B> {
     /// A switch with empty tables; refuses a configuration that cannot work, with a sentence that
@@ -112,7 +123,7 @@ impl<B: Clone> Switch<B> {
     /// A switch with further properties.
     pub fn with_options(config: SwitchConfig, options: Options) -> Result<Self, String> {
         let kept = crate::validate::check(&config, &options)?;
-        Ok(Self {
+        let mut switch = Self {
             balance: Balance::Flow,
             classifier: Classifier::new(&config),
             memory: Memory::new(&config.buffer, kept),
@@ -130,7 +141,9 @@ impl<B: Clone> Switch<B> {
             spare: Vec::new(),
             config,
             options,
-        })
+        };
+        switch.begin_exchange();
+        Ok(switch)
     }
 
     /// What it is made of.
@@ -175,7 +188,7 @@ impl<B: Clone> Switch<B> {
                 }
                 return;
             }
-            Content::Lldp(_) => return,
+            Content::Lldp(_) => return self.hear(now, port, &frame),
             Content::Data(_) => {}
         }
         if !at.up {
@@ -236,11 +249,14 @@ impl<B: Clone> Switch<B> {
                 continue;
             }
             let Some(at) = self.ports.get_mut(index) else { continue };
-            if kind < EXPIRY {
-                at.pauses.refresh |= at.pauses.wanted & 1 << kind;
-            } else {
-                at.pauses.expire(now, &mut at.counters);
-                at.held = self.classifier.queues(at.pauses.stopped);
+            match kind {
+                0..EXPIRY => at.pauses.refresh |= at.pauses.wanted & 1 << kind,
+                TELL => self.owe_advert(index),
+                HEARD => self.miss(now, index),
+                _ => {
+                    at.pauses.expire(now, &mut at.counters);
+                    at.hold();
+                }
             }
             self.announce(index as PortId);
         }
@@ -252,9 +268,12 @@ impl<B: Clone> Switch<B> {
         if at.pauses.owes() {
             return self.say(now, port);
         }
+        if at.tells {
+            return self.advertise(now, port);
+        }
         if at.pauses.stopped != 0 {
             at.pauses.expire(now, &mut at.counters);
-            at.held = self.classifier.queues(at.pauses.stopped);
+            at.hold();
         }
         let Some(queue) = at.turn() else {
             at.idle = true;

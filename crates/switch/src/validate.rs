@@ -131,6 +131,12 @@ fn check_options(ports: usize, options: &Options) -> Result<(), String> {
             ));
         }
     }
+    if options.dcbx.len() > ports {
+        return Err(format!(
+            "dcbx: {} values, expected at most one for each of {ports} ports",
+            options.dcbx.len()
+        ));
+    }
     if let Some(watchdog) = &options.watchdog {
         let zero = wire::Span::ZERO;
         if watchdog.poll == zero || watchdog.restoration == zero {

@@ -40,7 +40,8 @@ fn storm(switch: &mut Switch<u64>, pauses: std::ops::Range<u64>, until: u64) -> 
         for port in 0..3 {
             while switch.poll_transmit(now, port).is_some() {}
         }
-        while let Some(SwitchEvent::Storm { port, priority, began }) = switch.poll_event() {
+        while let Some(event) = switch.poll_event() {
+            let SwitchEvent::Storm { port, priority, began } = event else { panic!("{event:?}") };
             assert_eq!((port, priority), (1, 3));
             told.push((us, began));
         }

@@ -53,7 +53,7 @@ impl<B: Clone> Switch<B> {
             {
                 watch.paused = now;
                 if at.pauses.stopped >> priority & 1 == 0 {
-                    let queue = usize::from(self.classifier.queue(priority));
+                    let queue = usize::from(at.class[place]);
                     watch.stopped(now, at.counters.priorities[queue].tx_frames);
                 }
             }
@@ -68,7 +68,7 @@ impl<B: Clone> Switch<B> {
                 None => self.timers.clear(slot),
             }
         }
-        at.held = self.classifier.queues(at.pauses.stopped);
+        at.hold();
         if at.pauses.stopped != 0 {
             self.watch(now);
         }

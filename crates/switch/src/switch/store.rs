@@ -17,10 +17,10 @@ impl<B: Clone> Switch<B> {
         to: PortId,
         mut frame: Box<Frame<B>>,
     ) {
-        let queue = self.classifier.queue(priority);
         let Some(egress) = self.ports.get(usize::from(to)).filter(|egress| egress.up) else {
             return self.drop_frame(port, priority, DropCause::LinkDown);
         };
+        let queue = egress.queue_of(priority);
         if egress.barred >> queue & 1 == 1 {
             self.count_storm(to, priority, |storm| storm.tx_drop += 1);
             return self.drop_frame(port, priority, DropCause::Watchdog);

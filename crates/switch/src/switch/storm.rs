@@ -49,7 +49,7 @@ impl<B: Clone> Switch<B> {
                     }
                 } else if stopped {
                     again = true;
-                    let queue = usize::from(self.classifier.queue(priority));
+                    let queue = usize::from(port.class[place]);
                     let stuck = port.filled >> queue & 1 == 1;
                     let sent = port.counters.priorities[queue].tx_frames;
                     if watch.begins(now, stuck, sent, watchdog.detection) {
@@ -66,8 +66,8 @@ impl<B: Clone> Switch<B> {
 
     /// A storm has begun.
     fn storm(&mut self, now: Instant, port: PortId, priority: u8, action: StormAction) {
-        let queue = self.classifier.queue(priority);
         let Some(at) = self.ports.get_mut(usize::from(port)) else { return };
+        let queue = at.queue_of(priority);
         if let Some(watch) = at.watches.as_mut().map(|all| &mut all[usize::from(priority)]) {
             watch.storm = true;
             watch.counters.detected += 1;
@@ -77,7 +77,7 @@ impl<B: Clone> Switch<B> {
         if action != StormAction::Alert {
             at.ignored |= 1 << priority;
             at.pauses.resume(now, priority, &mut at.counters);
-            at.held = self.classifier.queues(at.pauses.stopped);
+            at.hold();
         }
         if action == StormAction::Drop {
             at.barred |= 1 << queue;
@@ -107,7 +107,7 @@ impl<B: Clone> Switch<B> {
             }
         }
         // A queue may have the storm of another priority as well.
-        at.storming = self.classifier.queues(storms);
+        at.storming = at.queues_of(storms);
         at.barred &= at.storming;
         at.counters.storms.1 += 1;
         self.tell(SwitchEvent::Storm { port, priority, began: false });
@@ -130,7 +130,7 @@ impl<B: Clone> Switch<B> {
         }
     }
 
-    fn tell(&mut self, event: SwitchEvent) {
+    pub(super) fn tell(&mut self, event: SwitchEvent) {
         if self.events.len() < EVENTS {
             self.events.push_back(event);
         }
