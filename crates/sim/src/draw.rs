@@ -62,7 +62,7 @@ fn minus_ln(u: u64) -> u64 {
         }
     }
     // u / 2^64 = x × 2^-(zeros + 1).
-    let binary = (u64::from(zeros) + 1 << BITS) - log;
+    let binary = ((u64::from(zeros) + 1) << BITS) - log;
     ((u128::from(binary) * u128::from(LN_2)) >> BITS) as u64
 }
 

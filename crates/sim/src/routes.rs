@@ -24,8 +24,8 @@ pub(crate) fn assign(network: &Network, ports: &[Vec<PortEnd>]) -> (Vec<Gid>, Ve
     let mut gids = vec![Gid([0; 16]); network.hosts.len()];
     let mut blocks: Vec<Block> = Vec::new();
     let mut of_switch = vec![usize::MAX; network.nodes()];
-    for host in 0..network.hosts.len() {
-        let access = ports[host].first().map(|end| end.peer).filter(|n| !network.is_host(*n));
+    for (host, ends) in ports.iter().enumerate().take(network.hosts.len()) {
+        let access = ends.first().map(|end| end.peer).filter(|n| !network.is_host(*n));
         let place = access.map_or(usize::MAX, |n| of_switch[n.0 as usize]);
         match blocks.get_mut(place) {
             Some(block) => block.hosts.push(host as u32),

@@ -243,7 +243,7 @@ fn leaf_spine(
 }
 
 fn fat_tree(b: &mut Builder<'_>, k: u32) -> Result<(), String> {
-    if k < 2 || k % 2 != 0 || k > 256 {
+    if k < 2 || !k.is_multiple_of(2) || k > 256 {
         return Err(format!("k: expected an even number from 2 to 256, found {k}"));
     }
     let half = k / 2;

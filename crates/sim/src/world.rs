@@ -65,8 +65,8 @@ impl World {
         let (gids, blocks) = routes::assign(network, &ports);
         let mut nodes = Vec::with_capacity(network.nodes());
         let mut rkeys = Vec::with_capacity(network.hosts.len());
-        for index in 0..network.hosts.len() {
-            let host = host(network, &ports, index, gids[index], seed)?;
+        for (index, gid) in gids.iter().enumerate() {
+            let host = host(network, &ports, index, *gid, seed)?;
             rkeys.push(host.app.rkey);
             nodes.push(host);
         }
@@ -411,7 +411,7 @@ fn outcome(now: Instant, flows: u64, workers: Vec<Worker>) -> Outcome {
             Node::Host(host) => {
                 outcome.flows.extend_from_slice(&host.app.records);
                 outcome.pauses.extend_from_slice(&host.pauses);
-                outcome.hosts.push(host.device.counters().clone());
+                outcome.hosts.push(*host.device.counters());
                 outcome.hops += host.hops;
             }
             Node::Switch(s) => {

@@ -71,7 +71,7 @@ impl Both {
 fn near(name: &str, compat: bool, shift: f64, part: f64) -> Both {
     let both = run(name, compat);
     let r = both.ratios();
-    println!("{name}: {:.4} .. {:.4} .. {:.4} of theirs", r.min, r.p50, r.max);
+    eprintln!("{name}: {:.4} .. {:.4} .. {:.4} of theirs", r.min, r.p50, r.max);
     for end in [r.min, r.max] {
         assert!((end - shift).abs() <= part, "{name}: {end} of theirs, expected {shift} ± {part}");
     }
@@ -100,7 +100,7 @@ fn single_flows_at_the_true_rate_take_a_hundredth_more() {
 #[test]
 fn an_incast_of_two_under_pauses() {
     let both = near("b01_incast2_none", true, 1.0, 0.005);
-    println!("pauses: {:?}", both.pauses);
+    eprintln!("pauses: {:?}", both.pauses);
     let ratio = both.pauses.1 as f64 / both.pauses.0 as f64;
     assert!((0.7..1.4).contains(&ratio), "{:?}", both.pauses);
     near("b01_incast2_none", false, 1.01, 0.02);
@@ -164,7 +164,7 @@ fn web_search_on_leaves_and_spines() {
         let both = run("e01_leafspine_web50_dcqcn", compat);
         for (i, (o, t)) in tenths(&both.ours).iter().zip(tenths(&both.theirs)).enumerate() {
             let ratios = [o.p50 / t.p50, o.p95 / t.p95, o.p99 / t.p99];
-            println!("compat {compat}, tenth {i}: p50, p95, p99 are {ratios:.3?} of theirs");
+            eprintln!("compat {compat}, tenth {i}: p50, p95, p99 are {ratios:.3?} of theirs");
             let parts = if i >= 6 { parts } else { [0.2, f64::MAX, f64::MAX] };
             for (ratio, part) in ratios.iter().zip(parts) {
                 assert!((ratio - 1.0).abs() <= part, "compat {compat}, tenth {i}: {ratios:?}");
@@ -177,7 +177,7 @@ fn web_search_on_leaves_and_spines() {
 fn a_permutation_takes_the_same_ways() {
     for (compat, part) in [(true, 0.08), (false, 0.2)] {
         let both = run("e04_perm_dcqcn", compat);
-        println!("compat {compat}: mean {:.4}", both.mean());
+        eprintln!("compat {compat}: mean {:.4}", both.mean());
         assert!((both.mean() - 1.0).abs() < part, "{}", both.mean());
     }
 }

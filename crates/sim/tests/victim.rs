@@ -79,7 +79,7 @@ fn stops(outcome: &Outcome) -> usize {
 fn d6_pauses_hold_the_victim_to_the_rate_of_the_incast() {
     let outcome = run(Control::None, 1);
     let rates: Vec<f64> = (0..5).map(|i| gbps(&outcome, i)).collect();
-    println!("D6: {rates:.2?} Gb/s, {} pauses, {} events", stops(&outcome), outcome.events);
+    eprintln!("D6: {rates:.2?} Gb/s, {} pauses, {} events", stops(&outcome), outcome.events);
     for rate in &rates {
         assert!((rate / 24.3 - 1.0).abs() < 0.05, "{rates:?}");
     }
@@ -98,7 +98,7 @@ fn d7_dcqcn_frees_the_victim() {
     };
     let outcome = run(Control::Dcqcn(dcqcn), 1);
     let rates: Vec<f64> = (0..5).map(|i| gbps(&outcome, i)).collect();
-    println!("D7: {rates:.2?} Gb/s, {} pauses, {} events", stops(&outcome), outcome.events);
+    eprintln!("D7: {rates:.2?} Gb/s, {} pauses, {} events", stops(&outcome), outcome.events);
     assert!((rates[4] / 96.1 - 1.0).abs() < 0.02, "{rates:?}");
     assert!(stops(&outcome) <= 10, "{} pauses", stops(&outcome));
 }

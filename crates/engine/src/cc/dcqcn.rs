@@ -204,12 +204,12 @@ impl Limiter {
     pub(crate) fn notified(&mut self, p: &Dcqcn, now: Instant) {
         self.pass(p, now);
         let period = p.rate_reduce_monitor_period.as_ps();
-        if period == 0 {
-            self.cut(p, now);
-        } else {
-            let gone = now.since(self.origin).as_ps() / period + 1;
-            let next = self.origin + Span::from_ps(gone * period);
-            self.check.get_or_insert(next);
+        match now.since(self.origin).as_ps().checked_div(period) {
+            None => self.cut(p, now),
+            Some(gone) => {
+                let next = self.origin + Span::from_ps((gone + 1) * period);
+                self.check.get_or_insert(next);
+            }
         }
         match p.alpha_clock {
             AlphaClock::Free => self.came = true,
@@ -299,7 +299,7 @@ impl Limiter {
 
 fn raised(alpha: u64, g: u16) -> u64 {
     let g = u64::from(g.min(1024));
-    (alpha * g >> 10) + ((1024 - g) << (FRACTION - 10))
+    ((alpha * g) >> 10) + ((1024 - g) << (FRACTION - 10))
 }
 
 /// Alpha after `n` periods without a CNP.
@@ -310,7 +310,7 @@ fn faded(mut alpha: u64, g: u16, n: u64) -> u64 {
     }
     if n <= 4 {
         for _ in 0..n {
-            alpha = alpha * g >> 10;
+            alpha = (alpha * g) >> 10;
         }
         return alpha;
     }
@@ -318,12 +318,12 @@ fn faded(mut alpha: u64, g: u16, n: u64) -> u64 {
     let mut all = 1_u128 << FRACTION;
     while n > 0 {
         if n & 1 == 1 {
-            all = all * factor >> FRACTION;
+            all = (all * factor) >> FRACTION;
         }
-        factor = factor * factor >> FRACTION;
+        factor = (factor * factor) >> FRACTION;
         n >>= 1;
     }
-    (u128::from(alpha) * all >> FRACTION) as u64
+    ((u128::from(alpha) * all) >> FRACTION) as u64
 }
 
 #[cfg(test)]

@@ -119,7 +119,7 @@ fn fading_in_one_go_is_fading_step_by_step() {
         let (mut slow, mut n) = (1_u64 << 32, 0);
         for wanted in [5, 17, 100, 1000] {
             while n < wanted {
-                slow = slow * u64::from(g) >> 10;
+                slow = (slow * u64::from(g)) >> 10;
                 n += 1;
             }
             let fast = faded(1 << 32, g, wanted);
