@@ -27,7 +27,10 @@ impl Share {
             Self::Times(n) => free.saturating_mul(u64::from(n)),
             Self::Ratio(n, d) => match free.checked_mul(u64::from(n)) {
                 Some(product) => product / u64::from(d),
-                None => (u128::from(free) * u128::from(n) / u128::from(d)) as u64,
+                None => {
+                    let product = u128::from(free) * u128::from(n) / u128::from(d);
+                    u64::try_from(product).unwrap_or(u64::MAX)
+                }
             },
         }
     }
@@ -165,5 +168,74 @@ impl Memory {
         let shared = ingress.used.saturating_sub(self.reserve);
         ingress.headroom == 0
             && (shared == 0 || shared.saturating_add(pfc.xon_offset) <= self.threshold(ingress))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ingress(lossless: bool, xoff: Option<u64>) -> Ingress {
+        let pfc = PfcPriority { headroom: 3_000, xoff, xon_offset: 500, quanta: 1 };
+        let share = Share::new(Alpha { numerator: 1, denominator: 2 });
+        Ingress { used: 0, headroom: 0, pfc: lossless.then_some(pfc), share }
+    }
+
+    #[test]
+    fn dynamic_thresholds_are_exact() {
+        let of =
+            |numerator, denominator, free| Share::new(Alpha { numerator, denominator }).of(free);
+        assert_eq!((of(1, 8, 80_007), of(8, 1, 1_000), of(3, 7, 100)), (10_000, 8_000, 42));
+        assert_eq!(of(3, 4, u64::MAX), u64::MAX - (1 << 62));
+        assert_eq!(of(u32::MAX, 2, u64::MAX / 2), u64::MAX);
+    }
+
+    proptest! {
+        /// What is taken of the pool is what lies beyond the reserves, at each moment; nobody is
+        /// refused while the headroom has room; and in the end all is free.
+        #[test]
+        fn the_pool_is_what_lies_beyond_the_reserves(
+            steps in prop::collection::vec((0..4_usize, any::<bool>(), 1..2_000_u64), 1..200),
+        ) {
+            let alpha = Alpha { numerator: 1, denominator: 2 };
+            let buffer = Buffer { total: 40_000, reserve: 1_000, alpha, egress_alpha: None, cell: 0 };
+            let mut memory = Memory::new(&buffer, 3 * 4_000);
+            let mut all =
+                [ingress(true, None), ingress(true, Some(5_000)), ingress(true, None), ingress(false, None)];
+            let mut held: [Vec<u64>; 4] = Default::default();
+            for (which, comes, bytes) in steps {
+                if comes {
+                    let before = all[which].clone();
+                    match memory.admit(&mut all[which], 0, bytes) {
+                        Ok(()) => held[which].push(bytes),
+                        Err(DropCause::Headroom) => {
+                            prop_assert!(before.headroom + bytes > 3_000);
+                            prop_assert_eq!(all[which].bytes(), before.bytes());
+                        }
+                        Err(cause) => {
+                            prop_assert_eq!((cause, which), (DropCause::Buffer, 3));
+                            prop_assert!(memory.shared + bytes > memory.pool);
+                        }
+                    }
+                } else if let Some(bytes) = held[which].pop() {
+                    memory.release(&mut all[which], bytes);
+                }
+                let beyond = |i: &Ingress| i.used.saturating_sub(i.reserve(&memory));
+                prop_assert_eq!(memory.shared, all.iter().map(beyond).sum::<u64>());
+                prop_assert!(memory.shared <= memory.pool);
+                for (ingress, held) in all.iter().zip(&held) {
+                    prop_assert_eq!(ingress.bytes(), held.iter().sum::<u64>());
+                    prop_assert!(ingress.headroom <= 3_000);
+                    prop_assert!(ingress.headroom == 0 || memory.must_stop(ingress));
+                }
+            }
+            for (ingress, held) in all.iter_mut().zip(held) {
+                held.into_iter().for_each(|bytes| memory.release(ingress, bytes));
+                prop_assert!(memory.may_resume(ingress));
+            }
+            prop_assert_eq!(memory.shared, 0);
+        }
     }
 }
