@@ -193,6 +193,11 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig {
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+
         /// What is taken of the pool is what lies beyond the reserves, at each moment; nobody is
         /// refused while the headroom has room; and in the end all is free.
         #[test]

@@ -65,6 +65,8 @@ fn what_is_not_understood_is_named() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn any_bytes_are_read(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         if let Ok(advert) = Advert::parse(&bytes) {
