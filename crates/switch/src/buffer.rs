@@ -205,10 +205,15 @@ mod tests {
             steps in prop::collection::vec((0..4_usize, any::<bool>(), 1..2_000_u64), 1..200),
         ) {
             let alpha = Alpha { numerator: 1, denominator: 2 };
-            let buffer = Buffer { total: 40_000, reserve: 1_000, alpha, egress_alpha: None, cell: 0 };
+            let buffer =
+                Buffer { total: 40_000, reserve: 1_000, alpha, egress_alpha: None, cell: 0 };
             let mut memory = Memory::new(&buffer, 3 * 4_000);
-            let mut all =
-                [ingress(true, None), ingress(true, Some(5_000)), ingress(true, None), ingress(false, None)];
+            let mut all = [
+                ingress(true, None),
+                ingress(true, Some(5_000)),
+                ingress(true, None),
+                ingress(false, None),
+            ];
             let mut held: [Vec<u64>; 4] = Default::default();
             for (which, comes, bytes) in steps {
                 if comes {
