@@ -42,8 +42,8 @@ impl<M: HostMemory> Device<M> {
         }
     }
 
-    /// [`create_qp`](Self::create_qp) with a number that the caller has chosen: where both ends of a
-    /// connection are made by one plan, as in a simulation. It must be free and not reserved.
+    /// [`create_qp`](Self::create_qp) with a number that the caller has chosen: where both ends of
+    /// a connection are made by one plan, as in a simulation. It must be free and not reserved.
     pub fn create_qp_numbered(&mut self, init: &QpInit, number: Qpn) -> Result<(Qpn, QpCap)> {
         let n = number.get();
         if n <= 1 || n == 0xFF_FFFF || self.by_qpn.contains_key(&n) || self.departed.contains(n) {

@@ -268,20 +268,31 @@ fn network(
         ..Network::default()
     };
     let nic = numbers.first().map_or(Rate::from_gbps(100), |n| rate_of(*n));
+    dress(&mut network, config, &numbers[hosts..], nic, compat)?;
+    Ok(network)
+}
+
+/// Gives the network its switches, which have these numbers in the files.
+fn dress(
+    network: &mut Network,
+    config: &Config,
+    numbers: &[u32],
+    nic: Rate,
+    compat: bool,
+) -> Result<(), InputError> {
     let rule = EcnRule { kmin: 0, kmax: 0, pmax_ppb: 0, at: EcnAt::Dequeue };
     let mut profile = SwitchProfile::hpcc(config.buffer, nic, Marking::Same(rule));
     profile.balance = if compat { Balance::FlowHpcc } else { Balance::Flow };
-    let names = numbers[hosts..].iter().map(|n| format!("switch{n}")).collect();
-    network.switches = crate::topology::dress(&network, names, &profile);
-    for (switch, number) in network.switches.iter_mut().zip(&numbers[hosts..]) {
+    let names = numbers.iter().map(|n| format!("switch{n}")).collect();
+    network.switches = crate::topology::dress(network, names, &profile);
+    for (switch, number) in network.switches.iter_mut().zip(numbers) {
         switch.config.seed = u64::from(*number);
         for port in &mut switch.config.ports {
             let marks = config.marks(port.rate).map_err(|m| wrong(0, m))?;
-            port.ecn[3] = config.marking.then_some(marks);
-            for queue in [1, 2, 4, 5, 7] {
-                port.ecn[queue] = port.ecn[3];
+            for queue in [1, 2, 3, 4, 5, 7] {
+                port.ecn[queue] = config.marking.then_some(marks);
             }
         }
     }
-    Ok(network)
+    Ok(())
 }

@@ -1,5 +1,5 @@
-//! Quantities as people write them: `25Gbps`, `1us`, `4MB`, `0.2`, `10%`. Read exactly, by integers;
-//! refused with a sentence that says what was expected.
+//! Quantities as people write them: `25Gbps`, `1us`, `4MB`, `0.2`, `10%`. Read exactly, by
+//! integers; refused with a sentence that says what was expected.
 
 use wire::{Rate, Span};
 

@@ -1,7 +1,7 @@
-//! A worker: some of the nodes, their events, and the loop over windows of time. No window is longer
-//! than the shortest cable, so what a node does in one reaches no other node before its end: each
-//! node goes through a whole window at once, its own state in the processor's cache. All workers see
-//! the same windows, so what they do does not depend on their number.
+//! A worker: some of the nodes, their events, and the loop over windows of time. No window is
+//! longer than the shortest cable, so what a node does in one reaches no other node before its end:
+//! each node goes through a whole window at once, its own state in the processor's cache. All
+//! workers see the same windows, so what they do does not depend on their number.
 
 use std::collections::BTreeMap;
 

@@ -23,7 +23,9 @@ fn matches(name: &str, arguments: &[&str]) {
 #[test]
 fn help_texts_are_these() {
     matches("crocevia", &["--help"]);
-    for command in ["run", "demo", "perf", "link", "gids", "devinfo", "stat", "audit", "doctor", "sim"] {
+    let commands =
+        ["run", "demo", "perf", "link", "gids", "devinfo", "stat", "audit", "doctor", "sim"];
+    for command in commands {
         matches(command, &[command, "--help"]);
     }
     matches("audit-decode", &["audit", "decode", "--help"]);

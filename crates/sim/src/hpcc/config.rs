@@ -1,5 +1,5 @@
-//! The HPCC simulator's config file: `KEY value …` in each line; unknown keys are passed over, as it
-//! does.
+//! The HPCC simulator's config file: `KEY value …` in each line; unknown keys are passed over, as
+//! it does.
 
 use engine::Dcqcn;
 use switch::{EcnAt, EcnProfile};

@@ -11,8 +11,8 @@ use crate::summary::Paths;
 /// Bytes before a packet's payload.
 const HEADERS: u64 = 48;
 
-/// Round trip of a packet and its acknowledgement without queues, as the simulator reckons it: twice
-/// the delays, and the payload's time on each link.
+/// Round trip of a packet and its acknowledgement without queues, as the simulator reckons it:
+/// twice the delays, and the payload's time on each link.
 fn base_rtt(paths: &mut Paths<'_>, case: &Case, index: usize) -> Option<(Span, wire::Rate)> {
     let (a, b) = case.plan.flows.get(index)?.ends(&case.plan)?;
     let payload = u64::from(case.network.hosts.first()?.nic.segment?);

@@ -13,7 +13,7 @@ Examples:
 
 docs/scenarios.md has every field of a scenario file.
 
-Exit status: 0 all flows have ended, 1 some have not, or failed, 2 the file is wrong, or the usage.";
+Exit status: 0 all flows have ended, 1 some have not, or failed, 2 the file or the usage is wrong.";
 
 /// Simulate a network: hosts that run this NIC, switches, cables, and what is done on them
 ///
