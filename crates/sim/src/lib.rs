@@ -1,6 +1,6 @@
 //! The world as a value: hosts whose NIC is the [`engine`], switches, cables with faults,
-//! workloads, and one seed; simulated time only. What a queue pair does is the engine's alone, what a switch
-//! does the switch's: here are time, cables, programs and records.
+//! workloads, and one seed; simulated time only. What a queue pair does is the engine's alone, what
+//! a switch does the switch's: here are time, cables, programs and records.
 //!
 //! [`Network`] and [`Plan`] say what there is and what it does; [`World::new`] builds it,
 //! [`World::run`] runs it, on any number of threads with the same result, bit for bit.

@@ -154,8 +154,8 @@ impl SwitchProfile {
     }
 
     /// The HPCC simulator's switch: a reserve of 4 KiB, headroom of three delays, resume 3 KiB
-    /// below a threshold of an eighth of what is free (a quarter, a half … at faster ports than `nic`),
-    /// endless pauses, marks at dequeue by the port's rate, one flow hash.
+    /// below a threshold of an eighth of what is free (a quarter, a half … at faster ports than
+    /// `nic`), endless pauses, marks at dequeue by the port's rate, one flow hash.
     pub fn hpcc(total: u64, nic: Rate, marking: Marking) -> Self {
         let mut profile = Self::shared(total);
         let lossless =
