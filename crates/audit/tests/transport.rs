@@ -117,6 +117,17 @@ fn r026_retry_exceeded() {
     let mut near = x;
     near.ack(4, 5).sends(5, 2);
     expect(&near, &["R021", "R025"]);
+    // A capture that ends between impatient tries does not show how they end.
+    let tries = |wait: &[u64]| {
+        let mut x = started();
+        for us in wait {
+            x.request(op::SEND_ONLY, 4, 100).wait(*us);
+        }
+        x.request(op::SEND_ONLY, 4, 100);
+        x
+    };
+    expect(&tries(&[30, 500, 2000, 4000]), &["R021", "R025"]);
+    expect(&tries(&[30, 500, 2000, 2000, 2000, 2000, 2000]), &["R025", "R026"]);
 }
 
 #[test]

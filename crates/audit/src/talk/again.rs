@@ -1,7 +1,7 @@
 //! Requests that were sent before: what was lost where, what it cost, and who noticed.
 
 use super::case::{Case, Request, low, span, us};
-use super::lane::{Hole, Lane, Late, Message, Recovery, Sent, Silent, Target};
+use super::lane::{Fruitless, Hole, Lane, Late, Message, Recovery, Sent, Silent, Target};
 use super::op::{self, Kind};
 use super::requests::Standing;
 use crate::finding::{Findings, Flow, Number, Side};
@@ -353,8 +353,7 @@ impl Lane {
             return;
         }
         if op::unwrap_psn(case.psn(), self.acked) >= self.acked {
-            self.fruitless += 1;
-            self.fruitless_from.get_or_insert(case.at);
+            self.fruitless = Some(Fruitless::and(self.fruitless, case.at, idle));
         }
         self.befell(Rule::Timeout, case.at);
         let numbers = [Number::max("longest_wait_us", us(idle)), Number::sum("idle_us", us(idle))];

@@ -175,7 +175,7 @@ impl Lane {
         }
         self.nak = self.nak.filter(|nak| nak.psn >= until);
         self.rnr = self.rnr.filter(|rnr| rnr.psn >= until);
-        (self.fruitless, self.fruitless_from) = (0, None);
+        self.fruitless = None;
     }
 
     /// A message is complete: its time from the first packet to the answer.

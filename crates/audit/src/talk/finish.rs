@@ -15,7 +15,7 @@ impl Lane {
             Self::tell_ghost(flow, ghost, findings);
         }
         self.settle(flow, findings);
-        self.gave_up(flow, findings);
+        self.gave_up(flow, end, findings);
         self.rnr_exceeded(flow, findings);
         self.unanswered(flow, end, findings);
         self.outliers(flow, findings);
@@ -49,20 +49,31 @@ impl Lane {
         }
     }
 
-    /// Sent again and again, and nobody answered.
-    fn gave_up(&self, flow: Flow, findings: &mut Findings) {
+    /// Sent again and again, and nobody answered. A capture that ends in the middle of this shows
+    /// no end of it, unless it went on for long or as often as a retry count allows: some
+    /// requesters ask anew within microseconds when an answer is late.
+    fn gave_up(&self, flow: Flow, end: At, findings: &mut Findings) {
         const TRIES: u32 = 2;
-        if self.fruitless < TRIES {
+        /// The largest retry count there is, 3 bits.
+        const MOST: u32 = 7;
+        /// So long nobody tries in vain but for want of an answer. Nanoseconds.
+        const LONG: u64 = 50_000_000;
+        /// A shorter silence at the end tells nothing. Nanoseconds.
+        const SILENCE: u64 = 10_000_000;
+        let Some(vain) = self.fruitless.filter(|vain| vain.times >= TRIES) else { return };
+        let oldest = self.sent.front().copied();
+        let first = oldest.map_or(vain.from, |sent| sent.at);
+        let silence = SILENCE.max(vain.longest.saturating_mul(2));
+        let ended = end.time.since(vain.last.time) >= silence;
+        if !ended && vain.times < MOST && vain.last.time.since(first.time) < LONG {
             return;
         }
-        let Some(from) = self.fruitless_from else { return };
-        let oldest = self.sent.front().copied();
-        let first = oldest.map_or(from, |sent| sent.at);
-        let numbers = [Number::max("transmissions", f64::from(self.fruitless + 1))];
+        let (from, tries) = (vain.from, vain.times + 1);
+        let numbers = [Number::max("transmissions", f64::from(tries))];
         let side = Side::Responder(flow.destination);
         Case::tell(findings, Rule::RetryExceeded, flow, side, &[first, from], &numbers, || {
             let psn = oldest.map_or(0, |sent| low(sent.psn));
-            format!("PSN {psn} was sent {} times without an answer", self.fruitless + 1)
+            format!("PSN {psn} was sent {tries} times without an answer")
         });
     }
 
@@ -82,7 +93,7 @@ impl Lane {
         const PATIENCE: u64 = 500_000_000;
         const TIMES: u64 = 20;
         let refused = self.nak.is_some() || self.rnr.is_some() || self.fatal.is_some();
-        if self.fruitless > 0 || refused || self.counts.acks == 0 {
+        if self.fruitless.is_some() || refused || self.counts.acks == 0 {
             return;
         }
         let usual = self.done.iter().filter_map(|done| done.latency.as_ref());

@@ -180,6 +180,26 @@ pub(super) struct Recovery {
     pub lost: u64,
 }
 
+/// Repetitions by timeout since the last progress.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Fruitless {
+    pub times: u32,
+    /// The first and the last of them.
+    pub from: At,
+    pub last: At,
+    /// The longest silence before one of them, nanoseconds.
+    pub longest: u64,
+}
+
+impl Fruitless {
+    /// One more, after `idle` nanoseconds.
+    pub(super) fn and(before: Option<Self>, at: At, idle: u64) -> Self {
+        let Self { times, from, longest, .. } =
+            before.unwrap_or(Self { times: 0, from: at, last: at, longest: 0 });
+        Self { times: times.saturating_add(1), from, last: at, longest: longest.max(idle) }
+    }
+}
+
 /// A request that was sent again after a silence.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Silent {
@@ -280,9 +300,8 @@ pub(super) struct Lane {
     pub silent: Option<Silent>,
     /// Last request or answer.
     pub active: Time,
-    /// Packets sent again since the last progress, and the first of them.
-    pub fruitless: u32,
-    pub fruitless_from: Option<At>,
+    /// Packets sent again by timeout since the last progress.
+    pub fruitless: Option<Fruitless>,
     /// MSN less completed messages, once an ACK has told it, and by how much it may be less; how
     /// often it did not fit since.
     pub msn_base: Option<(u32, u32)>,

@@ -55,11 +55,12 @@ pub(crate) struct AuditArgs {
     pub(crate) live: Vec<String>,
 
     /// With --live: end after so many seconds
-    #[arg(long = "for", value_name = "SECONDS", requires = "live", value_parser = super::seconds)]
+    #[arg(long = "for", value_name = "SECONDS", requires = "live", conflicts_with = "files",
+          value_parser = super::seconds)]
     pub(crate) duration: Option<Duration>,
 
     /// With --live: also listen to what is for other stations, as on a mirror port
-    #[arg(long, requires = "live")]
+    #[arg(long, requires = "live", conflicts_with = "files")]
     pub(crate) promiscuous: bool,
 
     /// Judge and show only what fits: host 10.0.0.1 and qp 0x11 and time 1.5..2; see below
