@@ -368,7 +368,7 @@ fn for_anybody() -> (tempfile::TempDir, PathBuf, PathBuf) {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir_in("/tmp").expect("a directory");
     let (binary, file) = (dir.path().join("crocevia"), dir.path().join("loss.pcap"));
-    std::fs::copy(env!("CARGO_BIN_EXE_crocevia"), &binary).expect("a copy");
+    super::copy_program(env!("CARGO_BIN_EXE_crocevia"), &binary);
     std::fs::copy(capture("loss-drop-request.pcap"), &file).expect("a copy");
     for (path, mode) in [(dir.path(), 0o755), (&*binary, 0o755), (&*file, 0o644)] {
         std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("a mode");

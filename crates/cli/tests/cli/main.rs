@@ -61,3 +61,11 @@ fn fail(command: &mut Command, code: i32, parts: &[&str]) {
     }
     assert_eq!(stdout(&output), "");
 }
+
+/// A copy of a program that can be executed at once. Another process writes it: a file that one of
+/// our threads has open for writing is inherited by whatever another thread starts meanwhile, and
+/// is "busy" until that has executed its own program.
+fn copy_program(from: &str, to: &std::path::Path) {
+    let done = std::process::Command::new("cp").arg(from).arg(to).status().expect("cp");
+    assert!(done.success(), "cp {from} {}", to.display());
+}

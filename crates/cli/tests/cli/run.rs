@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use super::{command, fail, output, stderr, stdout, succeed};
+use super::{command, copy_program, fail, output, stderr, stdout, succeed};
 
 /// The binary in a directory of its own, with or without a library beside it.
 struct Place {
@@ -20,7 +20,7 @@ impl Place {
         let dir = tempfile::tempdir().expect("a directory");
         let bin = dir.path().canonicalize().expect("a path").join(subdir);
         fs::create_dir_all(&bin).expect("a directory");
-        fs::copy(env!("CARGO_BIN_EXE_crocevia"), bin.join("crocevia")).expect("a copy");
+        copy_program(env!("CARGO_BIN_EXE_crocevia"), &bin.join("crocevia"));
         if library {
             fs::copy(some_library(), bin.join(LIBRARY)).expect("a copy");
         }
@@ -247,7 +247,7 @@ fn a_set_user_id_program_is_warned_of() {
     let program = place.bin.join("copy-of-true");
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|dir| dir.join("true")).find(|p| p.is_file());
-    fs::copy(found.expect("true"), &program).expect("a copy");
+    copy_program(&found.expect("true").display().to_string(), &program);
     fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).expect("permissions");
     let output = output(&mut place.run(&["--", &program.display().to_string()]));
     assert!(output.status.success());
