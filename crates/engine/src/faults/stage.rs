@@ -127,6 +127,11 @@ impl<T: FaultItem> FaultStage<T> {
         self.queue.len() + self.held.len()
     }
 
+    /// The least number of the packets inside.
+    pub fn first_number(&self) -> Option<u64> {
+        self.queue.iter().chain(&self.held).map(|q| q.delivered.number).min()
+    }
+
     /// Whether no packet is inside.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -2,6 +2,7 @@
 //! What becomes of a packet the stage decides, what a fault does to the device the device. Nothing
 //! here is reached while no faults are asked for.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -83,6 +84,9 @@ pub(super) struct Line<T> {
     news: Vec<FaultNews>,
     /// Lines that found no room.
     untold: u64,
+    /// Packets that are lost and have not been captured, with their numbers: their turn comes when
+    /// all that entered before them has left.
+    lost: VecDeque<(u64, T, FaultSet)>,
 }
 
 /// Bytes of a packet on an Ethernet line.
@@ -160,7 +164,22 @@ impl<T: FaultItem> Line<T> {
             detail: Detail::wanted(),
             news: Vec::new(),
             untold: 0,
+            lost: VecDeque::new(),
         })
+    }
+
+    /// A lost packet is to be captured in its turn.
+    fn mourn(&mut self, item: T, faults: FaultSet) {
+        self.lost.push_back((self.stage.counts().offered, item, faults));
+    }
+
+    /// A lost packet whose turn to be captured has come.
+    fn next_lost(&mut self) -> Option<(T, FaultSet)> {
+        let number = self.lost.front()?.0;
+        if self.stage.first_number().is_some_and(|first| first < number) {
+            return None;
+        }
+        self.lost.pop_front().map(|(_, item, faults)| (item, faults))
     }
 
     /// The time, which may have gone on since `now`.
@@ -232,12 +251,12 @@ impl<T: FaultItem> Line<T> {
 }
 
 impl Line<Arriving> {
-    /// A packet has come in. If it goes no further it is captured here.
+    /// A packet has come in. If it goes no further it is captured in its turn.
     pub(super) fn arrives(&mut self, now: Instant, origin: Origin, bytes: &[u8], gate: &mut Gate) {
         let arriving = Arriving { origin, bytes: bytes.to_vec() };
         let faults = self.push(now, arriving, names(bytes));
-        if is_lost(faults) {
-            gate.capture(&origin, bytes, faults, None);
+        if is_lost(faults) && gate.tap.is_some() {
+            self.mourn(Arriving { origin, bytes: bytes.to_vec() }, faults);
         }
     }
 }
@@ -309,7 +328,14 @@ impl UdpLink {
         let (Some(line), gate) = (&mut receiver.faults, &mut receiver.gate) else { return 0 };
         device.strike_due(&mut line.stage, now);
         let (mut count, time) = (0, line.time(now));
-        while let Some(out) = line.stage.pop(time) {
+        if let Some(tap) = gate.tap.as_mut().filter(|_| !line.lost.is_empty()) {
+            tap.arrived();
+        }
+        loop {
+            while let Some((lost, faults)) = line.next_lost() {
+                gate.capture(&lost.origin, &lost.bytes, faults, None);
+            }
+            let Some(out) = line.stage.pop(time) else { break };
             if let Some(tap) = gate.tap.as_mut().filter(|_| count == 0) {
                 tap.arrived();
             }
@@ -354,7 +380,7 @@ impl UdpLink {
 
     /// Moves what has been pushed into the stage, packet by packet.
     pub(crate) fn hold(&mut self, now: Instant) {
-        let Self { sender, leaving: Some(line), ports, .. } = self else { return };
+        let Self { sender, leaving: Some(line), .. } = self else { return };
         for index in sender.sent..sender.messages.len() {
             let whole = sender.messages[index];
             let range = whole.out.start..whole.out.start + whole.out.len;
@@ -370,9 +396,8 @@ impl UdpLink {
                 let message = Message { packets: 1, ..whole };
                 let leaving = Leaving { message, bytes: bytes.to_vec(), note };
                 let faults = line.push(now, leaving, names(bytes));
-                if is_lost(faults) {
-                    let note = SentNote { faults, ..note };
-                    capture(&mut sender.tap, ports, &message, bytes, note);
+                if is_lost(faults) && sender.tap.is_some() {
+                    line.mourn(Leaving { message, bytes: bytes.to_vec(), note }, faults);
                 }
             }
         }
@@ -410,6 +435,15 @@ impl UdpLink {
     ) -> bool {
         while self.has_room() {
             let Self { sender, leaving: Some(line), ports, .. } = self else { return false };
+            while !line.lost.is_empty() {
+                if sender.used > 0 {
+                    // What is in the buffer is captured when it leaves, before the lost ones.
+                    return true;
+                }
+                let Some((lost, faults)) = line.next_lost() else { break };
+                let note = SentNote { faults, ..lost.note };
+                capture(&mut sender.tap, ports, &lost.message, &lost.bytes, note);
+            }
             let Some(out) = line.stage.pop(time) else { return false };
             let Leaving { message, bytes, note } = &out.item;
             let source = ports.get(message.port).map(|port| port.gid).unwrap_or_default();
