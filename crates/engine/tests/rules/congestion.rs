@@ -182,3 +182,71 @@ fn a_paused_class_of_cnps_waits_and_data_goes_on() {
     let (at, _) = b.log.iter().find(|(_, p)| p.bth.opcode == Opcode::CNP).expect("a CNP");
     assert_eq!(*at, until);
 }
+
+/// What simulations ask of a device besides: numbers, packet sizes, acknowledgement intervals.
+mod plans {
+    use engine::SendOp;
+    use wire::Qpn;
+
+    use crate::pair::bench::{Bench, THERE};
+    use crate::pair::setup;
+
+    #[test]
+    fn a_number_can_be_chosen_if_it_is_free() {
+        let mut b = Bench::rc();
+        let init = b.init;
+        let wanted = Qpn::new(0x1234);
+        let (made, _) = b.host.device.create_qp_numbered(&init, wanted).expect("a free number");
+        assert_eq!(made, wanted);
+        for taken in [0, 1, 0xFF_FFFF, 0x1234, b.qp.get()] {
+            let refused = b.host.device.create_qp_numbered(&init, Qpn::new(taken));
+            assert!(refused.is_err(), "{taken:#x}");
+        }
+        let (other, _) = b.host.device.create_qp(&init).expect("another one");
+        assert_ne!(other, wanted);
+    }
+
+    #[test]
+    fn a_refused_number_leaves_no_trace() {
+        let mut b = Bench::rc();
+        let mut init = b.init;
+        init.cap.max_send_wr = u32::MAX;
+        assert!(b.host.device.create_qp_numbered(&init, Qpn::new(0x4321)).is_err());
+        let init = b.init;
+        let (drawn, _) = b.host.device.create_qp(&init).expect("a queue pair");
+        assert_ne!(drawn, Qpn::new(0x4321));
+    }
+
+    #[test]
+    fn packets_may_be_smaller_than_the_path_allows() {
+        let mut b = Bench::with(|o| o.state = engine::QpState::Reset);
+        b.host.device.set_segment(1000);
+        let (now, qp, init, attr) = (b.now, b.qp, b.init, b.attr);
+        setup::raise(&mut b.host.device, now, qp, &init, &attr, engine::QpState::Rts);
+        b.post(1, SendOp::Write(THERE), 2500);
+        let lengths: Vec<usize> = b.sent().iter().map(|p| p.payload.len()).collect();
+        assert_eq!(lengths, [1000, 1000, 500]);
+    }
+
+    #[test]
+    fn acknowledgements_may_be_asked_for_more_often() {
+        let asked = |b: &mut Bench| {
+            b.post(1, SendOp::Write(THERE), 8 * 1024);
+            b.sent().iter().filter(|p| p.bth.ack_request).count()
+        };
+        assert_eq!(asked(&mut Bench::rc()), 1);
+        let mut b = Bench::rc();
+        b.host.device.set_ack_interval(2);
+        assert_eq!(asked(&mut b), 4);
+    }
+
+    #[test]
+    fn without_a_receive_buffers_end_loss_shrinks_no_window() {
+        let mut b = Bench::with(|o| o.config.receive_buffer = u64::MAX);
+        b.post(1, SendOp::Write(THERE), 512 * 1024);
+        assert_eq!(b.sent().len(), 512);
+        let made = b.nak(100, wire::NakCode::PsnSequenceError);
+        b.inject(made);
+        assert_eq!(b.sent().len(), 512, "all again, at once");
+    }
+}
