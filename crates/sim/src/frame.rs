@@ -2,7 +2,7 @@
 
 use engine::{Payload, TxPacket};
 use switch::{Content, Frame, Header, Net, Ports};
-use wire::{Bth, Encapsulation, Extensions, Mac, Packet, Path};
+use wire::{Bth, Encapsulation, Extensions, Gid, Mac, Packet, Path};
 
 /// What a frame carries between hosts.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -11,21 +11,36 @@ pub enum Body {
     Roce(Roce),
 }
 
-/// An RDMA packet without what the frame's header holds.
+/// An RDMA packet without what the frame's header holds. Most packets of a stream have no extension
+/// headers and a header of the network layer, so that a frame is small.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Roce {
-    /// The network layer as it was sent.
-    pub path: Path,
     /// Base transport header.
     pub bth: Bth,
-    /// Extension headers.
-    pub ext: Extensions,
+    /// Extension headers, if it has any.
+    pub ext: Option<Box<Extensions>>,
+    /// What of the network layer is not in the frame's header.
+    pub way: Way,
     /// Payload bytes.
     pub length: u32,
     /// It carries a message's data: what data-packet-hops count.
     pub data: bool,
     /// The payload, in runs that carry bytes.
     pub bytes: Option<Box<[u8]>>,
+}
+
+/// What of a packet's network layer is not in the frame's header.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// The frame has a header of the network layer.
+    Routed {
+        /// IPv6 flow label.
+        flow_label: u32,
+        /// Priority as the sender had it.
+        priority: u8,
+    },
+    /// It has none (RoCEv1): all of it.
+    Bridged(Box<Path>),
 }
 
 /// How long frames are.
@@ -119,10 +134,14 @@ pub(crate) fn pack(
     let payload = if packet.carries_data() { packet.length } else { 0 };
     let length = framing.length(path, packet.wire_len() as u32, payload);
     let tag = net.is_none().then_some((0, path.priority));
+    let way = match net {
+        Some(_) => Way::Routed { flow_label: path.flow_label, priority: path.priority },
+        None => Way::Bridged(Box::new(*path)),
+    };
     let roce = Roce {
-        path: *path,
         bth: packet.bth,
-        ext: packet.ext,
+        ext: (packet.ext != Extensions::default()).then(|| Box::new(packet.ext)),
+        way,
         length: packet.length,
         data: packet.carries_data(),
         bytes,
@@ -133,16 +152,49 @@ pub(crate) fn pack(
 
 impl Roce {
     /// The packet as a NIC takes it, with what the way has changed in `header`.
-    pub(crate) fn unpack(&self, header: &Header) -> Packet<Payload<'_>> {
-        let mut path = self.path;
-        if let Some(net) = &header.net {
-            path.traffic_class = net.traffic_class;
-            path.hop_limit = net.hop_limit;
-        }
+    pub fn unpack(&self, header: &Header) -> Packet<Payload<'_>> {
+        let path = match (&self.way, &header.net) {
+            (Way::Bridged(path), _) => **path,
+            (Way::Routed { flow_label, priority }, net) => {
+                let net = net.unwrap_or(NOWHERE);
+                Path {
+                    encapsulation: Encapsulation::RoceV2,
+                    source: net.source,
+                    destination: net.destination,
+                    traffic_class: net.traffic_class,
+                    hop_limit: net.hop_limit,
+                    flow_label: *flow_label,
+                    source_port: net.ports.source,
+                    priority: *priority,
+                }
+            }
+        };
         let payload = match &self.bytes {
             Some(bytes) => Payload::Bytes(bytes),
             None => Payload::Length(self.length),
         };
-        Packet { path, bth: self.bth, ext: self.ext, payload }
+        let ext = self.ext.as_deref().copied().unwrap_or_default();
+        Packet { path, bth: self.bth, ext, payload }
+    }
+}
+
+/// The network layer of a routed packet that has lost it: to nobody.
+const NOWHERE: Net = Net {
+    source: Gid([0; 16]),
+    destination: Gid([0; 16]),
+    traffic_class: 0,
+    hop_limit: 0,
+    protocol: 0,
+    ports: Ports { source: 0, destination: 0 },
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_takes_few_lines_of_cache() {
+        let size = size_of::<Frame<Body>>();
+        assert!(size <= 192, "{size} bytes");
     }
 }
