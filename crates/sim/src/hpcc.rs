@@ -192,6 +192,7 @@ impl Case {
                 priority: 0,
                 flow_label: 0,
                 ports: Some((*port, flow.port)),
+                hop_limit: 0,
                 opens: flow.start,
                 timeout: if compat { 0 } else { 12 },
                 retries: 7,

@@ -31,7 +31,7 @@ pub mod workload;
 pub mod world;
 
 pub use frame::{Body, Framing};
-pub use network::{Cable, HostSpec, Network, NicSpec, NodeId, SwitchSpec};
+pub use network::{Cable, HostSpec, Network, NicSpec, NodeId, Route, SwitchSpec};
 pub use outcome::{FlowRecord, Outcome, PauseRecord};
 pub use plan::{Connection, Flow, Plan, Verb};
 pub use world::{BuildError, Limits, World};

@@ -21,6 +21,8 @@ pub struct Network {
     pub switches: Vec<SwitchSpec>,
     /// The cables; a node's ports are counted in this order.
     pub cables: Vec<Cable>,
+    /// Routes in place of the shortest paths.
+    pub routes: Vec<Route>,
     /// How long frames are.
     pub framing: Framing,
     /// Serialisation times are cut to whole nanoseconds, as in the HPCC simulator.
@@ -79,6 +81,17 @@ pub struct SwitchSpec {
     pub balance: Balance,
     /// What else is set.
     pub options: Options,
+}
+
+/// A switch's route to a host, in place of the shortest paths.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Route {
+    /// The switch.
+    pub switch: NodeId,
+    /// The host.
+    pub to: NodeId,
+    /// Ports of the next hops; none: the host cannot be reached from there.
+    pub ports: Vec<u16>,
 }
 
 /// A cable between two nodes, the same in both directions.

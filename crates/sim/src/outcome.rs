@@ -59,6 +59,8 @@ pub struct Outcome {
     pub hosts: Vec<engine::Counters>,
     /// Each switch's ports.
     pub switches: Vec<Vec<PortCounters>>,
+    /// Mean bytes in the queues of each switch's ports, where they were wanted.
+    pub queues: Vec<Vec<u64>>,
     /// Events that were handled.
     pub events: u64,
     /// Data packets that have crossed a cable.

@@ -29,6 +29,8 @@ pub struct Connection {
     /// UDP ports of what `a` sends, source and destination, in place of those (the other way round
     /// for `b`).
     pub ports: Option<(u16, u16)>,
+    /// TTL of its packets; 0: 64.
+    pub hop_limit: u8,
     /// When both ends make their queue pair.
     pub opens: Instant,
     /// ACK timeout code: 4.096 µs × 2^code; 0: none.

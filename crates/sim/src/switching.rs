@@ -19,12 +19,22 @@ pub(crate) struct Switching {
     pub(crate) senders: Vec<Sender>,
     pub(crate) pauses: Vec<PauseRecord>,
     pub(crate) hops: u64,
+    /// Mean lengths of queues, where they are wanted.
+    pub(crate) means: Option<Means>,
     wake: Option<Instant>,
 }
 
 impl Switching {
     pub(crate) fn new(id: u32, switch: Switch<Body>, senders: Vec<Sender>) -> Self {
-        Self { id, switch, senders, pauses: Vec::new(), hops: 0, wake: Some(Instant::ZERO) }
+        Self {
+            id,
+            switch,
+            senders,
+            pauses: Vec::new(),
+            hops: 0,
+            means: None,
+            wake: Some(Instant::ZERO),
+        }
     }
 
     pub(crate) fn handle(&mut self, event: Event, out: &mut Outbox<'_>) {
@@ -67,12 +77,52 @@ impl Switching {
         }
     }
 
+    /// Notes how long the queues are at the end of a window.
+    pub(crate) fn sample(&mut self, end: Instant) {
+        let Some(means) = &mut self.means else { return };
+        let switch = &self.switch;
+        means.note(end, |port| (0..8).map(|q| switch.egress_bytes(port, q)).sum());
+    }
+
     fn pump(&mut self, now: Instant, port: u16, out: &mut Outbox<'_>) {
         let Some(sender) = self.senders.get_mut(usize::from(port)) else { return };
         while sender.is_free(now, (self.id, port), out.queue) {
             let Some(frame) = self.switch.poll_transmit(now, port) else { return };
             sender.send(now, frame, out);
         }
+    }
+}
+
+/// Mean lengths of the queues of each port, from samples at the ends of windows.
+#[derive(Debug)]
+pub(crate) struct Means {
+    from: Instant,
+    last: Instant,
+    /// Bytes at the last sample, and byte-picoseconds up to then.
+    ports: Vec<(u64, u128)>,
+}
+
+impl Means {
+    pub(crate) fn new(from: Instant, ports: usize) -> Self {
+        Self { from, last: Instant::ZERO, ports: vec![(0, 0); ports] }
+    }
+
+    fn note(&mut self, now: Instant, bytes: impl Fn(u16) -> u64) {
+        let begin = if self.last.is_before(self.from) { self.from } else { self.last };
+        let span = now.since(begin).as_ps();
+        for (port, (held, area)) in self.ports.iter_mut().enumerate() {
+            *area += u128::from(*held) * u128::from(span);
+            *held = bytes(port as u16);
+        }
+        self.last = now;
+    }
+
+    /// The means at the end, in bytes.
+    pub(crate) fn finish(&mut self, now: Instant) -> Vec<u64> {
+        let held: Vec<u64> = self.ports.iter().map(|(held, _)| *held).collect();
+        self.note(now, |port| held.get(usize::from(port)).copied().unwrap_or_default());
+        let span = u128::from(now.since(self.from).as_ps()).max(1);
+        self.ports.iter().map(|(_, area)| (area / span) as u64).collect()
     }
 }
 

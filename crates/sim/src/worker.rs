@@ -200,6 +200,9 @@ impl Worker {
                     Node::Switch(switching) => switching.handle(event, &mut out),
                 }
             }
+            if let Node::Switch(switching) = node {
+                switching.sample(end);
+            }
             *due = u64::MAX;
             if let Some(at) = queue.next() {
                 *due = self.agenda.window_of(at);

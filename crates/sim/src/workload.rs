@@ -80,6 +80,7 @@ impl<'a> Planner<'a> {
             priority: 0,
             flow_label,
             ports: None,
+            hop_limit: 0,
             opens,
             timeout,
             retries,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use engine::{Congestion, Device, DeviceConfig, GidEntry};
+use engine::{AddressVector, Congestion, Device, DeviceConfig, GidEntry};
 use switch::{NextHop, Switch};
 use wire::{Encapsulation, Gid, Instant, Mac, Psn, Qpn, RKey, Span};
 
@@ -16,7 +16,7 @@ use crate::network::{Network, NodeId, PortEnd};
 use crate::outcome::Outcome;
 use crate::plan::{Flow, Plan, Verb};
 use crate::routes::{self, Block};
-use crate::switching::Switching;
+use crate::switching::{Means, Switching};
 use crate::worker::{Node, Worker};
 
 /// Why a world cannot be built.
@@ -91,6 +91,15 @@ impl World {
         self.gids.get(host.0 as usize).copied()
     }
 
+    /// Keeps mean lengths of all queues, from this time on.
+    pub fn watch_queues(&mut self, from: Instant) {
+        for node in self.nodes.iter_mut().flatten() {
+            if let Node::Switch(s) = node {
+                s.means = Some(Means::new(from, s.senders.len()));
+            }
+        }
+    }
+
     /// Runs until all flows have ended, or the time is over. `watch` is told of each window's end
     /// and how many flows have ended.
     pub fn run(self, limits: Limits, watch: &mut dyn FnMut(Instant, u64)) -> Outcome {
@@ -134,6 +143,17 @@ fn check(network: &Network, plan: &Plan) -> Result<(), BuildError> {
         }
         if cable.rate.as_bps() == 0 {
             return Err(BuildError(format!("cable {index}: a rate of 0")));
+        }
+    }
+    let ports = network.ports();
+    for (index, route) in network.routes.iter().enumerate() {
+        let there = ports.get(route.switch.0 as usize).map_or(0, Vec::len);
+        if network.is_host(route.switch) || !network.is_host(route.to) {
+            return Err(BuildError(format!("route {index}: from a switch to a host is needed")));
+        }
+        if let Some(port) = route.ports.iter().find(|port| usize::from(**port) >= there) {
+            let name = network.name(route.switch);
+            return Err(BuildError(format!("route {index}: {name} has {there} ports, no {port}")));
         }
     }
     for (index, c) in plan.connections.iter().enumerate() {
@@ -251,7 +271,10 @@ fn program(hosts: &mut [Host], plan: &Plan, gids: &[Gid], seed: u64) {
             number: own,
             peer,
             peer_host: to.0,
-            av: address(gids[to.0 as usize], c.dscp, c.priority, c.flow_label),
+            av: AddressVector {
+                hop_limit: c.hop_limit,
+                ..address(gids[to.0 as usize], c.dscp, c.priority, c.flow_label)
+            },
             psn: psns.0,
             peer_psn: psns.1,
             timeout: c.timeout,
@@ -337,6 +360,15 @@ fn route(
         let end = &ports[node][usize::from(port)];
         NextHop { port, weight: 1, mac: mac(end.peer.0, end.peer_port) }
     };
+    let by_plan = |nodes: &mut [Option<Node>]| {
+        for route in &network.routes {
+            let (node, to) = (route.switch.0 as usize, route.to.0 as usize);
+            if let (Some(Some(Node::Switch(s))), Some(&gid)) = (nodes.get_mut(node), gids.get(to)) {
+                let hops = route.ports.iter().map(|port| hop(node, *port)).collect();
+                s.switch.set_route(gid, 128, hops);
+            }
+        }
+    };
     for block in blocks {
         let Some(access) = block.switch else { continue };
         let ways = routes::towards(network, ports, access);
@@ -363,6 +395,7 @@ fn route(
             }
         }
     }
+    by_plan(nodes);
 }
 
 /// Which worker has which node: hosts stay with their switch, switches are dealt out in order.
@@ -414,7 +447,8 @@ fn outcome(now: Instant, flows: u64, workers: Vec<Worker>) -> Outcome {
                 outcome.hosts.push(*host.device.counters());
                 outcome.hops += host.hops;
             }
-            Node::Switch(s) => {
+            Node::Switch(mut s) => {
+                outcome.queues.extend(s.means.as_mut().map(|means| means.finish(now)));
                 let ports = 0..s.senders.len() as u16;
                 let counters = ports.map(|p| s.switch.counters(p).cloned().unwrap_or_default());
                 outcome.switches.push(counters.collect());

@@ -31,6 +31,7 @@ fn connection(a: u32, b: u32) -> Connection {
         priority: 0,
         flow_label: 0,
         ports: None,
+        hop_limit: 0,
         opens: Instant::ZERO,
         timeout: 0,
         retries: 7,
