@@ -1,8 +1,8 @@
 //! A host: the NIC engine, its cable, and the programs.
 
 use engine::{Device, Event as NicEvent, Priorities, Train, TrainLimits};
-use switch::{Content, Ports};
-use wire::mac_control::{MacControl, pause_time};
+use switch::{Content, Frame, Ports};
+use wire::mac_control::{MacControl, Pfc, pause_time};
 use wire::{Instant, Mac};
 
 use crate::app::App;
@@ -30,6 +30,8 @@ pub(crate) struct Host {
     pub(crate) framing: Framing,
     /// Acknowledgements have a class of their own.
     pub(crate) acks_apart: bool,
+    /// When it says the next pause of a storm.
+    pub(crate) storm: Option<Instant>,
     train: Train,
     wake: Option<Instant>,
 }
@@ -54,6 +56,7 @@ impl Host {
             macs,
             framing,
             acks_apart: false,
+            storm: None,
             train,
             wake: Some(Instant::ZERO),
         }
@@ -119,7 +122,8 @@ impl Host {
         let idle = self.pump(now, out, pool);
         self.listen(now);
         let device = if idle { self.device.poll_timeout(now) } else { self.device.next_timer() };
-        let Some(at) = [device, self.app.next()].into_iter().flatten().reduce(Instant::earlier)
+        let Some(at) =
+            [device, self.app.next(), self.storm].into_iter().flatten().reduce(Instant::earlier)
         else {
             return;
         };
@@ -143,6 +147,14 @@ impl Host {
     fn pump(&mut self, now: Instant, out: &mut Outbox<'_>, pool: &mut Pool) -> bool {
         let Some(sender) = &mut self.sender else { return false };
         while sender.is_free(now, (self.id, 0), out.queue) {
+            if let Some(at) = self.storm.filter(|at| at.is_due(now)) {
+                // Again before the quanta are over.
+                self.storm = Some(at + pause_time(u16::MAX / 2, sender.rate));
+                let pause = Pfc::one(3, u16::MAX).unwrap_or_default();
+                let frame = Frame::control(self.macs.0, MacControl::Pfc(pause));
+                sender.send(now, pool.wrap(frame), out);
+                continue;
+            }
             let one = TrainLimits::SINGLE;
             if !self.device.poll_transmit(now, one, Priorities::ALL, &mut self.train) {
                 return true;

@@ -243,6 +243,7 @@ fn network(
         HostSpec {
             name: format!("host{number}"),
             address: Some(IpAddr::V4(address(number))),
+            storm: None,
             nic: NicSpec {
                 mtu: Mtu::B4096,
                 segment: Some(config.payload),

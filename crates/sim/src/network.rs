@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use engine::Congestion;
 use switch::{Balance, Options, SwitchConfig};
-use wire::{Mtu, Rate, Span};
+use wire::{Instant, Mtu, Rate, Span};
 
 use crate::frame::Framing;
 
@@ -38,6 +38,8 @@ pub struct HostSpec {
     pub address: Option<IpAddr>,
     /// Its NIC.
     pub nic: NicSpec,
+    /// From then on its NIC stops priority 3 of its switch for ever: a NIC that has failed so.
+    pub storm: Option<Instant>,
 }
 
 /// A NIC.

@@ -126,7 +126,8 @@ impl Builder<'_> {
             access.map(|(h, (_, s))| cable(h as u32, first + s, parts.access)).collect();
         let trunks = self.trunks.iter().map(|(a, b)| cable(first + a, first + b, parts.fabric));
         cables.extend(trunks);
-        let host = |(name, _)| HostSpec { name, address: None, nic: parts.nic.clone() };
+        let host =
+            |(name, _)| HostSpec { name, address: None, nic: parts.nic.clone(), storm: None };
         let mut network = Network {
             hosts: self.hosts.into_iter().map(host).collect(),
             cables,
@@ -204,8 +205,12 @@ pub fn build(shape: Shape, parts: &Parts) -> Result<Network, String> {
 }
 
 fn pair(parts: &Parts) -> Network {
-    let host =
-        |name: &str| HostSpec { name: name.to_owned(), address: None, nic: parts.nic.clone() };
+    let host = |name: &str| HostSpec {
+        name: name.to_owned(),
+        address: None,
+        nic: parts.nic.clone(),
+        storm: None,
+    };
     let Wire { rate, delay } = parts.access;
     Network {
         hosts: vec![host("h0"), host("h1")],

@@ -236,6 +236,7 @@ fn host(
     let macs = (mac(index as u32, 0), gateway);
     let mut host = Host::new(index as u32, device, app, cable, macs, network.framing);
     host.acks_apart = spec.nic.acks_apart;
+    host.storm = spec.storm;
     Ok(host)
 }
 

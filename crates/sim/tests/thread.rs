@@ -8,6 +8,7 @@ fn pair(framing: Framing) -> Network {
         name: name.to_owned(),
         address: None,
         nic: sim::NicSpec::default(),
+        storm: None,
     };
     Network {
         hosts: vec![host("a"), host("b")],

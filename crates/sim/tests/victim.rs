@@ -28,7 +28,7 @@ fn network(control: Control) -> Network {
             overhead: Some(48),
         },
     };
-    let host = |i| HostSpec { name: format!("h{i}"), address: None, nic: nic.clone() };
+    let host = |i| HostSpec { name: format!("h{i}"), address: None, nic: nic.clone(), storm: None };
     let cable = |a, b, gbps| Cable {
         a: NodeId(a),
         b: NodeId(b),

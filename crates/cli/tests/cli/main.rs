@@ -66,6 +66,6 @@ fn fail(command: &mut Command, code: i32, parts: &[&str]) {
 /// our threads has open for writing is inherited by whatever another thread starts meanwhile, and
 /// is "busy" until that has executed its own program.
 fn copy_program(from: &str, to: &std::path::Path) {
-    let done = std::process::Command::new("cp").arg(from).arg(to).status().expect("cp");
+    let done = Command::new("cp").arg(from).arg(to).status().expect("cp");
     assert!(done.success(), "cp {from} {}", to.display());
 }

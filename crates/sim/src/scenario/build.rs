@@ -168,7 +168,7 @@ fn explicit(at: Text<'_>, file: &File, parts: &Parts) -> Result<Network, Scenari
             ..Cable::PERFECT
         });
     }
-    let host = |name| HostSpec { name, address: None, nic: parts.nic.clone() };
+    let host = |name| HostSpec { name, address: None, nic: parts.nic.clone(), storm: None };
     let mut network =
         Network { hosts: hosts.into_iter().map(host).collect(), cables, ..Network::default() };
     network.switches = topology::dress(&network, names.to_vec(), &parts.switch);

@@ -14,7 +14,12 @@ use crate::{WIRE, nic};
 /// A host sends to one whose address two switches send to each other.
 fn run(mbps: u64) -> Outcome {
     let nic = nic(Rate::from_bps(mbps * 1_000_000), Control::None, Notification::VENDOR);
-    let host = |name: &str| HostSpec { name: name.to_owned(), address: None, nic: nic.clone() };
+    let host = |name: &str| HostSpec {
+        name: name.to_owned(),
+        address: None,
+        nic: nic.clone(),
+        storm: None,
+    };
     let cable = |a, b, rate| Cable { a: NodeId(a), b: NodeId(b), rate, ..WIRE };
     let slow = Rate::from_bps(mbps * 1_000_000);
     let mut network = Network {

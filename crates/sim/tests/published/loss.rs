@@ -14,7 +14,12 @@ const MESSAGES: u64 = 25;
 
 fn goodput(verb: Verb) -> f64 {
     let nic = nic(WIRE.rate, Control::None, Notification::VENDOR);
-    let host = |name: &str| HostSpec { name: name.to_owned(), address: None, nic: nic.clone() };
+    let host = |name: &str| HostSpec {
+        name: name.to_owned(),
+        address: None,
+        nic: nic.clone(),
+        storm: None,
+    };
     let network = Network {
         hosts: vec![host("a"), host("b")],
         cables: vec![Cable { drop_every: Some(256), ..WIRE }],

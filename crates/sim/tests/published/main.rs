@@ -1,9 +1,12 @@
 //! Published results that the simulator reproduces, each with its value beside the tolerance. The
 //! letters are those of `docs/validation.md`.
 
+mod collective;
+mod fair;
 mod fluid;
 mod looped;
 mod loss;
+mod storm;
 
 use engine::{Congestion, Control, Notification};
 use sim::profile::SwitchProfile;
@@ -21,7 +24,7 @@ fn nic(line: Rate, control: Control, notification: Notification) -> NicSpec {
 
 /// Hosts on one switch.
 fn star(hosts: u32, cable: Cable, nic: &NicSpec, profile: &SwitchProfile) -> Network {
-    let host = |i| HostSpec { name: format!("h{i}"), address: None, nic: nic.clone() };
+    let host = |i| HostSpec { name: format!("h{i}"), address: None, nic: nic.clone(), storm: None };
     let cable = |h| Cable { a: NodeId(h), b: NodeId(hosts), ..cable };
     let mut network = Network {
         hosts: (0..hosts).map(host).collect(),
