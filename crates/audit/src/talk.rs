@@ -31,6 +31,7 @@ mod op;
 mod pair;
 mod requests;
 mod table;
+mod twin;
 
 pub use announce::Announced;
 pub use forget::Gone;

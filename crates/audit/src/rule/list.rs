@@ -121,7 +121,7 @@ rules! {
         "bind each queue pair to one path: hash on addresses and ports, no per-packet spraying \
          unless both adapters place out of order";
     NetworkDuplicate = "R028" "network-duplicate" Warning:
-        "the same packet seen twice: the network or the mirror copies it",
+        "the same packet seen twice: copied by the network or the mirror, or sent twice",
         "look for a loop or a mirror session that covers both ports of the path";
     PsnSkipped = "R030" "psn-skipped" Error:
         "a requester leaves PSNs out that were never sent",

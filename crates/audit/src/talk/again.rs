@@ -12,6 +12,11 @@ use crate::rule::Rule;
 /// timeout in use is longer, and a network's reordering is shorter. Nanoseconds.
 pub(super) const TIMER: u64 = 4_000_000;
 
+/// A silence before a repetition that may be an ACK timeout: 4.096 us × 2^6. The codes 1 to 5 are
+/// shorter (131 us and less) than what one full switch buffer takes, so that nobody sets them, and
+/// no known device keeps them: repetitions so soon are a sender's probe, or copies. Nanoseconds.
+pub(super) const SHORTEST: u64 = 262_144;
+
 impl Lane {
     /// A request before the expected PSN; tells whether it was sent before.
     pub(super) fn repeated(
@@ -37,6 +42,9 @@ impl Lane {
         }
         if psn < self.first {
             // Sent first before the capture began; whether it was lost, a NAK has said.
+            return true;
+        }
+        if self.is_twin(case, request, findings) {
             return true;
         }
         let asked_for = self.nak.is_some_and(|nak| nak.psn == psn);
@@ -258,6 +266,7 @@ impl Lane {
         let known = self.find(psn);
         let next = known.map_or(psn + 1, |at| self.sent[at].end());
         self.recovery = Some(Recovery { next, ..recovery });
+        self.twin = None;
         let Some(sent) = known.map(|at| &mut self.sent[at]) else { return };
         sent.times = sent.times.saturating_add(1);
         let sent = *sent;
@@ -347,13 +356,10 @@ impl Lane {
 
     /// A repetition that no answer asked for: the requester's timer ran out.
     pub(super) fn woken(&mut self, case: &Case<'_>, idle: u64, findings: &mut Findings) {
-        /// The shortest ACK timeout is 4.096 us × 2, and no device fires before it. Nanoseconds.
-        const SHORTEST: u64 = 8_192;
+        self.in_vain(case, idle);
+        self.twin = None;
         if idle < SHORTEST {
             return;
-        }
-        if op::unwrap_psn(case.psn(), self.acked) >= self.acked {
-            self.fruitless = Some(Fruitless::and(self.fruitless, case.at, idle));
         }
         self.befell(Rule::Timeout, case.at);
         let numbers = [Number::max("longest_wait_us", us(idle)), Number::sum("idle_us", us(idle))];
@@ -361,6 +367,15 @@ impl Lane {
         Case::tell(findings, Rule::Timeout, case.flow, side, &[case.at], &numbers, || {
             format!("PSN {} again after {}", low(u64::from(case.psn())), span(idle))
         });
+    }
+
+    /// A repetition after which nothing came yet, however soon it was.
+    pub(super) fn in_vain(&mut self, case: &Case<'_>, idle: u64) {
+        /// A shorter silence is none: what is sent again may have been on its way. Nanoseconds.
+        const SILENCE: u64 = 8_192;
+        if idle >= SILENCE && op::unwrap_psn(case.psn(), self.acked) >= self.acked {
+            self.fruitless = Some(Fruitless::and(self.fruitless, case.at, idle));
+        }
     }
 
     fn rnr_waited(&mut self, case: &Case<'_>, nak: At, wait: u64, findings: &mut Findings) {

@@ -49,6 +49,7 @@ impl Lane {
             (Op::AtomicAcknowledge, _) => self.atomic(case, asked, psn, findings),
             _ => {}
         }
+        self.twin_answered(asked, findings);
         self.active = case.at.time;
         psn
     }

@@ -223,6 +223,24 @@ pub(super) struct Late {
     pub told: bool,
 }
 
+/// The newest request packet, to know one that comes twice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Newest {
+    pub psn: u64,
+    pub kind: Kind,
+    pub place: Place,
+    /// Payload, or what a READ asks for.
+    pub bytes: u32,
+}
+
+/// A request that came twice in so short a time that no timer can have repeated it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Twin {
+    pub psn: u64,
+    pub first: At,
+    pub at: At,
+}
+
 /// A gap of answers: an acknowledgement for something that was not seen.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ghost {
@@ -298,6 +316,8 @@ pub(super) struct Lane {
     pub ghost: Option<Ghost>,
     pub late: Option<Late>,
     pub silent: Option<Silent>,
+    pub newest: Option<(Newest, At)>,
+    pub twin: Option<Twin>,
     /// Last request or answer.
     pub active: Time,
     /// Packets sent again by timeout since the last progress.

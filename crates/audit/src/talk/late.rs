@@ -30,7 +30,8 @@ impl Lane {
         }
         let side = Side::Behind(case.flow.source);
         self.befell(rule, case.at);
-        let numbers = [Number::sum("lost_packets", 1.0)];
+        let name = if rule == Rule::AckLost { "lost_packets" } else { "asked_again" };
+        let numbers = [Number::sum(name, 1.0)];
         Case::tell(findings, rule, case.flow, side, &[case.at], &numbers, || {
             format!("PSN {} is asked for again though the {what} was seen", low(request.psn))
         });
@@ -80,7 +81,8 @@ impl Lane {
             false => Side::Before(flow.destination),
         };
         let first = frames[1];
-        let numbers = [Number::sum("lost_packets", 1.0), Number::max("longest_wait_us", us(idle))];
+        // How many of them were lost, nobody tells: those behind the first are asked for as well.
+        let numbers = [Number::sum("asked_again", 1.0), Number::max("longest_wait_us", us(idle))];
         Case::tell(findings, Rule::ResponseLost, flow, side, &frames, &numbers, || {
             let how = if seen { "was seen" } else { "was not seen" };
             format!("the response at PSN {} of the READ in frame {first} {how}", low(psn))

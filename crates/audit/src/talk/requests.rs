@@ -60,6 +60,7 @@ impl Lane {
             self.repeated(case, request, findings)
         };
         self.active = case.at.time;
+        self.is_newest(case, request);
         Outcome { psn, again }
     }
 
