@@ -115,8 +115,8 @@ fn totals(report: &Report) -> String {
 pub(super) fn nothing(report: &Report) -> &'static str {
     match report.totals.packets {
         0 => {
-            "Nothing to judge: no RoCE or InfiniBand packet in it. Was the right interface \
-             captured, with its UDP port 4791 (docs/audit.md)?"
+            "Nothing to judge: no RoCE or InfiniBand packet in it (or none that a --filter lets \
+             through). Was the right interface captured, with its UDP port 4791 (docs/audit.md)?"
         }
         _ => "Nothing is wrong in it.",
     }
