@@ -94,8 +94,8 @@ rules! {
          PFC off for the priority), cables";
     LostBehind = "R021" "lost-behind-capture" Error:
         "packets seen here, but lost behind the point of capture or not taken by the receiver",
-        "look for drops towards the receiver: switch port discards, the receiver's rx_discards \
-         and out_of_buffer; is the priority lossless on all hops?";
+        "look for drops towards the receiver: switch port discards, the receiver's rx_discards, \
+         out_of_buffer and rx_icrc_encapsulated; is the priority lossless on all hops?";
     ResponseLost = "R022" "response-lost" Error:
         "responses to READs lost on the way to the requester",
         "look for drops on the way back: its priority and DSCP are the responder's choice, see \

@@ -63,9 +63,9 @@ fn cell<T: ToString>(value: Option<T>) -> String {
 fn ports(report: &Report) -> String {
     let rates = report.ports.iter().any(|row| row.rx_gbps.is_some() || row.tx_gbps.is_some());
     let mut head =
-        vec!["PORT", "STATE", "GB/S", "NETDEV", "V2-GIDS", "TOS", "NODE", "PCIE", "DRIVER"];
+        vec!["PORT", "STATE", "GBIT/S", "NETDEV", "V2-GIDS", "TOS", "NODE", "PCIE", "DRIVER"];
     if rates {
-        head.extend(["RX-GB/S", "TX-GB/S"]);
+        head.extend(["RX-GBIT/S", "TX-GBIT/S"]);
     }
     let mut rows = vec![head.into_iter().map(str::to_owned).collect::<Vec<_>>()];
     for row in &report.ports {
@@ -90,7 +90,7 @@ fn ports(report: &Report) -> String {
 }
 
 fn interfaces(report: &Report) -> String {
-    let head = ["NETDEV", "STATE", "MTU", "GB/S", "TRUST", "PFC", "ECN", "PAUSE", "ADDRESS"];
+    let head = ["NETDEV", "STATE", "MTU", "GBIT/S", "TRUST", "PFC", "ECN", "PAUSE", "ADDRESS"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for row in report.interfaces.iter().take(INTERFACES) {
         let set = |set: &Option<Vec<u8>>| cell(set.as_ref().map(|set| ranges(set)));
