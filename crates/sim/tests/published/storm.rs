@@ -40,7 +40,7 @@ fn d18_a_storm_of_pauses_stops_all_who_share_a_sender_with_it() {
     // It acts 100 ms after the storm has begun, looking every 10 ms; 10 ms more are granted.
     let with = share(Some(Watchdog::MICROSOFT), 121, 131);
     eprintln!(
-        "D18: a flow beside the storm's: {without:.3} without a watchdog, {with:.3} with one (half is its share)"
+        "D18: a flow beside the storm's: {without:.3} without, {with:.3} with a watchdog (of 0.5)"
     );
     assert!(without < 0.01, "{without}");
     // The flow to the storm's host goes on to be sent, and dropped: half is what the other has.
