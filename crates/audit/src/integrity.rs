@@ -31,8 +31,6 @@ pub struct Judge {
 #[derive(Debug, Default)]
 struct Wrong {
     count: u64,
-    /// Packets with the ICRC 0.
-    zeros: u64,
     /// The first ones without an explanation, while it is open whether they are alike: where, how
     /// far off, and that as of a packet of no length.
     open: Vec<(At, u32, u32)>,
@@ -83,21 +81,19 @@ impl Judge {
     }
 
     fn wrong(&mut self, seen: &Seen, talks: &Talks, findings: &mut Findings) -> bool {
-        let taken = talks.find(seen.encapsulation, seen.flow).map_or(0, |id| talks.get(id).packets);
+        let right = talks.find(seen.encapsulation, seen.flow).map_or(0, |id| talks.get(id).right);
         if self.wrong.len() >= limits::WRONG_FLOWS && !self.wrong.contains_key(&seen.flow) {
-            let shares = Shares { wrong: 1, right: taken };
+            let shares = Shares { wrong: 1, right };
             seen.damage(seen.at, seen.wrong.difference, shares, findings);
             return false;
         }
         let kept = self.wrong.entry(seen.flow).or_default();
-        if seen.wrong.cause == IcrcCause::Zero && taken == kept.zeros {
+        if seen.wrong.cause == IcrcCause::Zero && right == 0 {
             // No packet of the flow has one: the adapter that fills it in stands behind the
             // capture.
-            kept.zeros += 1;
             return true;
         }
         kept.count += 1;
-        let right = taken - kept.zeros.min(taken);
         let shares = Shares { wrong: kept.count, right };
         match seen.wrong.cause {
             IcrcCause::Unknown | IcrcCause::Zero => kept.unexplained(seen, shares, findings),
@@ -129,7 +125,7 @@ impl Judge {
             {
                 let encapsulation = path.encapsulation;
                 let seen = Seen { at: event.at, flow, encapsulation, wrong, covered: 0 };
-                let right = talks.find(encapsulation, flow).map_or(0, |id| talks.get(id).packets);
+                let right = talks.find(encapsulation, flow).map_or(0, |id| talks.get(id).right);
                 seen.damage(event.at, wrong.difference, Shares { wrong: 1, right }, findings);
             }
             return;

@@ -10,7 +10,7 @@ use wire::packet::Encapsulation;
 use wire::{Gid, Service};
 
 use crate::connect;
-use crate::event::{Event, Packet};
+use crate::event::{Event, Icrc, Packet};
 use crate::fabric;
 use crate::finding::{Findings, Flow, Number, Side};
 use crate::limits;
@@ -99,6 +99,8 @@ pub struct Half {
     pub last: At,
     /// Packets.
     pub packets: u64,
+    /// Those of them whose ICRC was seen to be right.
+    pub right: u64,
     /// Their bytes on the wire.
     pub bytes: u64,
     /// Of the judge of ECN.
@@ -179,6 +181,7 @@ impl Talks {
         half.last = event.at;
         half.touched = true;
         half.packets += 1;
+        half.right += u64::from(packet.icrc == Icrc::Right);
         half.bytes += u64::from(event.len);
         if half.service.is_none() {
             half.service = packet.bth.opcode.service().filter(|service| *service != Service::Cnp);

@@ -115,6 +115,13 @@ fn r010_not_of_packets_captured_before_the_adapter_filled_them() {
     nothing(&report);
     assert_eq!((report.totals.icrc_wrong, report.totals.icrc_untold), (0, 20));
     assert_eq!(report.conversations.len(), 1, "they are judged as others");
+    // Nor where the snap length cuts the longer ones.
+    let mut frames = flow(20);
+    frames.iter_mut().for_each(zero);
+    let cut = |f: &Vec<u8>| (1, 2, f[..f.len().min(100)].to_vec(), f.len() as u32);
+    let records: Vec<_> = frames.iter().map(cut).collect();
+    assert!(records.iter().any(|(_, _, kept, len)| kept.len() < *len as usize));
+    nothing(&audit_file(&pcap(Order::Little, 0xA1B2_C3D4, 1, &records)));
     // Among right ones, a zero is damage.
     let mut frames = flow(20);
     zero(&mut frames[7]);

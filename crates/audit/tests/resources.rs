@@ -92,6 +92,19 @@ fn r036_too_many_reads() {
 }
 
 #[test]
+fn r036_not_of_reads_whose_responses_the_capture_missed() {
+    let mut x = Exchange::new();
+    connect(&mut x, 7, 0, 2);
+    for psn in 0..20 {
+        x.read(psn, 64).response(op::RESPONSE_ONLY, psn, 64);
+        if psn % 4 == 1 {
+            x.lose();
+        }
+    }
+    assert_eq!(codes(&audit(&x.events)), []);
+}
+
+#[test]
 fn without_a_handshake_nobody_knows_the_limit() {
     let mut x = Exchange::new();
     reads(&mut x, 0, 40);

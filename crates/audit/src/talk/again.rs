@@ -295,7 +295,9 @@ impl Lane {
             let sent = *sent;
             self.differs(case, request, sent, findings);
         }
-        if let Some(rnr) = self.rnr.filter(|rnr| rnr.psn == psn) {
+        if let Some(rnr) = self.rnr.as_mut().filter(|rnr| rnr.psn == psn) {
+            rnr.tried = true;
+            let rnr = *rnr;
             recovery.lost = u64::MAX;
             self.rnr_waited(case, rnr.at, rnr.wait, findings);
         } else if let Some(nak) = self.nak.filter(|nak| nak.psn == psn) {
@@ -381,7 +383,7 @@ impl Lane {
     fn rnr_waited(&mut self, case: &Case<'_>, nak: At, wait: u64, findings: &mut Findings) {
         let waited = case.at.time.since(nak.time);
         // A twentieth and 10 us are the capture's own.
-        if waited + wait / 20 + 10_000 >= wait {
+        if waited.saturating_add(wait / 20 + 10_000) >= wait {
             self.rnr_kept += 1;
             return;
         }

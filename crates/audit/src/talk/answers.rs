@@ -226,7 +226,7 @@ impl Lane {
         let times = self.rnr.filter(|rnr| rnr.psn == psn).map_or(0, |rnr| rnr.times) + 1;
         let wait = wire::aeth::rnr_timer(code).as_ps() / 1000;
         self.befell(Rule::RnrStorm, case.at);
-        self.rnr = Some(Refusal { psn, at: case.at, wait, times });
+        self.rnr = Some(Refusal { psn, at: case.at, wait, times, tried: false });
         self.rnr_told(case, asked, findings);
     }
 
@@ -277,7 +277,7 @@ impl Lane {
                 format!("sequence NAK for PSN {}: {why}", low(psn))
             });
         }
-        self.nak = Some(Refusal { psn, at: case.at, wait: 0, times: 1 });
+        self.nak = Some(Refusal { psn, at: case.at, wait: 0, times: 1, tried: false });
     }
 
     /// The network may copy a NAK, or change the order of two packets behind the capture: a NAK

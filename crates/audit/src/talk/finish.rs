@@ -61,7 +61,7 @@ impl Lane {
         /// A shorter silence at the end tells nothing. Nanoseconds.
         const SILENCE: u64 = 10_000_000;
         let Some(vain) = self.fruitless.filter(|vain| vain.times >= TRIES) else { return };
-        let oldest = self.sent.front().copied();
+        let oldest = self.open().next().copied();
         let first = oldest.map_or(vain.from, |sent| sent.at);
         let silence = SILENCE.max(vain.longest.saturating_mul(2));
         let ended = end.time.since(vain.last.time) >= silence;
@@ -77,9 +77,9 @@ impl Lane {
         });
     }
 
-    /// The last answer is an RNR NAK, after several tries.
+    /// The last answer is an RNR NAK, after several tries, and no further one was made.
     fn rnr_exceeded(&self, flow: Flow, findings: &mut Findings) {
-        let Some(rnr) = self.rnr.filter(|rnr| rnr.times >= 2) else { return };
+        let Some(rnr) = self.rnr.filter(|rnr| rnr.times >= 2 && !rnr.tried) else { return };
         let numbers = [Number::max("rnr_naks", f64::from(rnr.times))];
         let side = Side::Responder(flow.destination);
         Case::tell(findings, Rule::RnrExceeded, flow, side, &[rnr.at], &numbers, || {
@@ -100,14 +100,12 @@ impl Lane {
         let usual = usual.map(|latency| latency.quantile(0.99)).max().unwrap_or_default();
         let patience = PATIENCE.max(usual.saturating_mul(TIMES));
         let waiting = |at: At| end.time.since(at.time) > patience;
-        let mut missing = self.sent.iter().filter(|sent| sent.asks && waiting(sent.at));
+        let mut missing = self.open().filter(|sent| sent.asks && waiting(sent.at));
+        let requests = missing.clone().count();
         let Some(first) = missing.next() else { return };
         let last = missing.next_back().unwrap_or(first);
         let numbers = [
-            Number::max(
-                "requests",
-                self.sent.iter().filter(|s| s.asks && waiting(s.at)).count() as f64,
-            ),
+            Number::max("requests", requests as f64),
             Number::max("longest_us", us(end.time.since(first.at.time))),
         ];
         let side = Side::Responder(flow.destination);

@@ -42,6 +42,7 @@ impl Half {
             first: at,
             last: at,
             packets: 0,
+            right: 0,
             bytes: 0,
             ecn: fabric::ecn::State::default(),
             path: fabric::path::State::default(),

@@ -148,6 +148,8 @@ pub(super) struct Refusal {
     pub wait: u64,
     /// How often it came without an attempt in between.
     pub times: u32,
+    /// Of an RNR NAK: whether the requester has sent it again since.
+    pub tried: bool,
 }
 
 /// Where a message stands between its packets.
@@ -354,6 +356,13 @@ impl Lane {
     pub(super) fn find(&self, psn: u64) -> Option<usize> {
         let at = self.sent.partition_point(|sent| sent.end() <= psn);
         self.sent.get(at).filter(|sent| sent.psn <= psn).map(|_| at)
+    }
+
+    /// Requests that no acknowledgement covers. Before them `sent` may have READs that the capture
+    /// missed the responses of.
+    pub(super) fn open(&self) -> impl DoubleEndedIterator<Item = &Sent> + Clone {
+        let at = self.sent.partition_point(|sent| sent.end() <= self.acked);
+        self.sent.range(at..)
     }
 
     /// Whether an answer belongs to what was asked.

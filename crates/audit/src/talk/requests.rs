@@ -242,8 +242,10 @@ impl Lane {
     /// READs and atomics that wait for their answers against what the responder offered.
     fn resources(&self, case: &Case<'_>, request: Request, findings: &mut Findings) {
         let Some(offered) = self.resources.filter(|_| request.kind.has_response()) else { return };
+        // A later answer says that the capture missed the responses of those before.
+        let answered = self.targets.partition_point(|target| target.end() <= self.acked);
         let waits = |target: &&Target| target.kind.has_response() && target.next < target.end();
-        let waiting = self.targets.iter().filter(waits).count();
+        let waiting = self.targets.range(answered..).filter(waits).count();
         if waiting <= usize::from(offered) || !self.holes.is_empty() {
             return;
         }
