@@ -95,6 +95,13 @@ impl Talks {
         for half in [id, peer] {
             (self.get_mut(half).peer, self.get_mut(half).trust) = (None, 0);
         }
+        if self.get(id).conversation == self.get(peer).conversation {
+            // The other keeps the number, whichever of them had it first.
+            self.numbered += 1;
+            let number = self.numbered;
+            let half = self.get_mut(id);
+            (half.conversation, half.forward) = (number, true);
+        }
         None
     }
 

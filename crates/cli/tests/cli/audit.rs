@@ -46,6 +46,17 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).expect("JSON")
 }
 
+/// In this capture the requester goes on one PSN too early behind a READ, so that its direction and
+/// the answers' turn out not to fit: two rows, each with a number that `--ladder` takes.
+#[test]
+fn directions_that_do_not_fit_each_other_have_a_number_each() {
+    let file = format!("{}/tests/cli/audit/psn-after-read.pcap", env!("CARGO_MANIFEST_DIR"));
+    for (number, first) in [("1", "Conversation 1: 10.77.1.1"), ("2", "Conversation 2: 10.77.1.2")] {
+        let text = succeed(&mut crocevia(&["audit", &file, "--ladder", number]));
+        assert!(text.starts_with(first), "{text}");
+    }
+}
+
 #[test]
 fn a_clean_capture_is_said_to_be_clean() {
     let file = capture("rc-write-mtu1024.pcap");
