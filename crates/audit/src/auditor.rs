@@ -100,6 +100,7 @@ impl Auditor {
         }
         if !trusted {
             // Its receiver drops it; its headers cannot be trusted.
+            self.talks.damaged(event, packet);
             return None;
         }
         let half = self.talks.half(event, packet);

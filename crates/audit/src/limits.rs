@@ -17,6 +17,10 @@ pub const SENT: usize = 512 * 1024;
 pub const TARGETS: usize = 1024;
 /// Gaps of one direction that are remembered.
 pub const HOLES: usize = 16;
+/// Packets of one direction that others have overtaken, the newest ones.
+pub const LATES: usize = 8;
+/// Damaged packets of one direction that are remembered until they are sent again.
+pub const DAMAGED: usize = 64;
 /// Answers of atomics of one direction that are remembered.
 pub const ATOMICS: usize = 32;
 /// A PSN farther than this from the expected one begins a new connection.

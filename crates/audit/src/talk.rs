@@ -22,6 +22,7 @@ mod announce;
 mod answers;
 mod case;
 mod cause;
+mod damaged;
 mod finish;
 mod forget;
 mod histogram;

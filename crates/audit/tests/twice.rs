@@ -3,7 +3,7 @@
 
 mod support;
 
-use audit::event::What;
+use audit::event::{Icrc, IcrcCause, What, WrongIcrc};
 use support::exchange::{Exchange, op};
 use support::{audit, codes};
 
@@ -119,4 +119,58 @@ fn a_read_twice_is_a_copy_but_not_one_that_misses_its_answer() {
     assert!(names.clone().any(|name| name == "asked_again"), "{:#?}", report.findings);
     assert!(!names.clone().any(|name| name == "lost_packets"), "{:#?}", report.findings);
     expect(x, &["R022"]);
+}
+
+#[test]
+fn answers_that_go_on_behind_the_last_request_show_what_the_capture_missed() {
+    let mut x = started();
+    x.sends(4, 8);
+    for psn in [13, 14, 17, 20, 21, 40] {
+        x.ack(psn, psn + 1);
+    }
+    let mut near = x.clone();
+    expect(x.clone(), &[]);
+    x.sends(41, 4);
+    expect(x, &[]);
+    // The requests go on where they were: nothing was missed.
+    near.wait(20_000).sends(12, 2);
+    expect(near, &["R040"]);
+    // READs that were not seen, before and behind others.
+    let mut x = started();
+    x.sends(4, 8).request(op::SEND_ONLY, 14, 100).response(op::RESPONSE_ONLY, 13, 100);
+    x.ack(14, 15).response(op::RESPONSE_ONLY, 15, 100).response(op::RESPONSE_ONLY, 16, 100);
+    expect(x, &[]);
+}
+
+#[test]
+fn a_damaged_packet_is_no_second_time_lost() {
+    let exchange = |damaged: bool| {
+        let mut x = started();
+        x.request(op::SEND_ONLY, 4, 100);
+        let wrong = WrongIcrc { difference: 1, cause: IcrcCause::Unknown };
+        match damaged {
+            true => x.newest_packet().icrc = Icrc::Wrong(wrong),
+            false => drop(x.lose()),
+        }
+        x.request(op::SEND_ONLY, 5, 100).out_of_sequence(4).request(op::SEND_ONLY, 4, 100);
+        x.request(op::SEND_ONLY, 5, 100).ack(5, 6).sends(6, 2);
+        x
+    };
+    expect(exchange(true), &["R010", "R024"]);
+    expect(exchange(false), &["R020", "R024"]);
+}
+
+#[test]
+fn what_a_late_packet_made_the_receiver_drop_is_not_lost() {
+    let exchange = |order: [u32; 4]| {
+        let mut x = started();
+        for psn in order {
+            x.request(op::SEND_ONLY, psn, 100);
+        }
+        x.out_of_sequence(5).request(op::SEND_ONLY, 5, 100).request(op::SEND_ONLY, 6, 100);
+        x.request(op::SEND_ONLY, 7, 100).ack(7, 8).sends(8, 2);
+        x
+    };
+    expect(exchange([5, 6, 4, 7]), &["R024", "R027"]);
+    expect(exchange([4, 5, 6, 7]), &["R021", "R024"]);
 }

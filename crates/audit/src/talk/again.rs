@@ -5,6 +5,7 @@ use super::lane::{Fruitless, Hole, Lane, Late, Message, Recovery, Sent, Silent, 
 use super::op::{self, Kind};
 use super::requests::Standing;
 use crate::finding::{Findings, Flow, Number, Side};
+use crate::limits;
 use crate::record::At;
 use crate::rule::Rule;
 
@@ -115,7 +116,11 @@ impl Lane {
 
     /// A packet comes that later ones have overtaken. Whether it did harm, the receiver's NAK says.
     fn overtaken(&mut self, case: &Case<'_>, psn: u64, hole: Hole, findings: &mut Findings) {
-        self.late = Some(Late { psn, overtaken_by: hole.at, at: case.at, told: false });
+        if self.lates.len() == limits::LATES {
+            self.lates.remove(0);
+        }
+        let until = self.next.unwrap_or(psn).max(psn + 1);
+        self.lates.push(Late { psn, until, overtaken_by: hole.at, at: case.at, told: false });
         if let Some(nak) = hole.refused {
             self.reordered(case.flow, psn, nak, findings);
         } else if !case.reliable {
@@ -132,7 +137,9 @@ impl Lane {
         nak: At,
         findings: &mut Findings,
     ) -> bool {
-        let Some(late) = self.late.as_mut().filter(|late| late.psn == psn) else { return false };
+        let mut lates = self.lates.iter_mut().rev();
+        let covers = |late: &&mut Late| (late.psn..late.until).contains(&psn);
+        let Some(late) = lates.find(covers) else { return false };
         if core::mem::replace(&mut late.told, true) {
             return true;
         }
@@ -143,7 +150,7 @@ impl Lane {
         let frames = [late.at, late.overtaken_by, nak];
         let side = Side::Before(flow.source);
         Case::tell(findings, Rule::Reordered, flow, side, &frames, &numbers, || {
-            let (at, by) = (late.at, late.overtaken_by);
+            let Late { psn, at, overtaken_by: by, .. } = late;
             format!("PSN {} in frame {at} comes {:.0} us after frame {by}", low(psn), us(delay))
         });
         true
@@ -153,9 +160,13 @@ impl Lane {
         let found = &mut self.holes[hole];
         found.told = true;
         let found = *found;
+        let lost = found.to - found.from - self.damaged_within(found.from, found.to, case.at);
+        if lost == 0 {
+            return;
+        }
         self.befell(Rule::LostBefore, case.at);
         let at: &[At] = &[found.at, found.refused.unwrap_or(case.at), case.at];
-        let numbers = [Number::sum("lost_packets", (found.to - found.from) as f64)];
+        let numbers = [Number::sum("lost_packets", lost as f64)];
         let side = Side::Before(case.flow.source);
         Case::tell(findings, Rule::LostBefore, case.flow, side, at, &numbers, || {
             let how = match found.refused {
@@ -340,7 +351,9 @@ impl Lane {
             });
             return;
         };
-        if self.reordered(case.flow, first.psn, nak, findings) {
+        if self.reordered(case.flow, first.psn, nak, findings)
+            || self.damaged_within(first.psn, first.end(), case.at) > 0
+        {
             return;
         }
         self.befell(Rule::LostBehind, case.at);

@@ -19,6 +19,9 @@ const CAPTURE_ORDER: u64 = 10_000_000;
 /// A second answer comes within this time of the repetition, if there is one. Nanoseconds.
 const SECOND_ANSWER: u64 = 50_000_000;
 
+/// PSNs that one answer may pass over: an ACK for many requests, or answers that were missed.
+const AHEAD: u64 = 1024;
+
 impl Lane {
     /// An answer to these requests, `asked` being their half and `case` the other one's packet;
     /// tells its unwrapped PSN.
@@ -120,8 +123,18 @@ impl Lane {
         if self.next.is_some_and(|next| psn < next) {
             return false;
         }
-        if let Some(old) = self.ghost.replace(Ghost { psn, at: case.at }) {
+        // Answers that go on where the requests end, or where the answers before did: the capture
+        // has missed the requests.
+        let next = self.next.unwrap_or(psn);
+        let old = self.ghost.filter(|old| old.goes_on);
+        let goes_on = psn < old.map_or(next, |old| old.psn + 1) + AHEAD;
+        let kept = old.filter(|_| goes_on).map_or(psn, |old| old.psn.max(psn));
+        let new = Ghost { psn: kept, at: case.at, goes_on };
+        if let Some(old) = self.ghost.replace(new).filter(|old| !(old.goes_on && goes_on)) {
             Self::tell_ghost(asked, old, findings);
+        }
+        if goes_on {
+            self.acknowledge(next, case.at);
         }
         true
     }
@@ -368,7 +381,7 @@ impl Lane {
         let Some(read) = self.target(psn).filter(|target| target.kind != Kind::Write) else {
             if psn < served {
                 self.answered_twice(asked, psn, case.at, findings);
-            } else {
+            } else if self.hole(psn).is_none() {
                 self.bad_response(case, asked, findings, || {
                     format!("a READ response at PSN {}, where no READ is", low(psn))
                 });

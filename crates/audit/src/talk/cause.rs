@@ -17,10 +17,11 @@ pub(super) const LONG: u64 = 10_000_000;
 const NEWEST: usize = 4;
 
 /// What may befall a direction's requests, the one that takes longest first, and its name.
-const KINDS: [(Rule, &str); 7] = [
+const KINDS: [(Rule, &str); 8] = [
     (Rule::Timeout, "time-out"),
     (Rule::RnrStorm, "RNR NAK"),
     (Rule::ResponseLost, "loss of a response"),
+    (Rule::BadIcrc, "damaged packet"),
     (Rule::LostBefore, "loss"),
     (Rule::LostBehind, "loss"),
     (Rule::Reordered, "packets out of order"),

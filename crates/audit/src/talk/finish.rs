@@ -2,7 +2,7 @@
 
 use super::case::{Case, low, us};
 use super::cause::LONG;
-use super::lane::Lane;
+use super::lane::{Ghost, Lane};
 use super::op::Kind;
 use crate::finding::{Findings, Flow, Number, Side, Subject};
 use crate::record::At;
@@ -11,7 +11,9 @@ use crate::rule::Rule;
 impl Lane {
     /// The end: of the capture, of the connection, or of what is remembered. `end` is its place.
     pub(super) fn finish(&mut self, flow: Flow, end: At, findings: &mut Findings) {
-        if let Some(ghost) = self.ghost.take() {
+        // Without a request since, the capture may have lost them.
+        let since = |ghost: &Ghost| self.newest.is_some_and(|(_, at)| at.time > ghost.at.time);
+        if let Some(ghost) = self.ghost.take().filter(|ghost| !ghost.goes_on || since(ghost)) {
             Self::tell_ghost(flow, ghost, findings);
         }
         self.settle(flow, findings);

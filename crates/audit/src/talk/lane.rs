@@ -220,6 +220,8 @@ pub(super) struct Silent {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Late {
     pub psn: u64,
+    /// Behind the newest of those that overtook it: its receiver dropped them all.
+    pub until: u64,
     pub overtaken_by: At,
     pub at: At,
     pub told: bool,
@@ -248,6 +250,8 @@ pub(super) struct Twin {
 pub(super) struct Ghost {
     pub psn: u64,
     pub at: At,
+    /// It goes on where the requests that were seen end.
+    pub goes_on: bool,
 }
 
 /// Counts of one direction's requests and of their answers.
@@ -316,7 +320,10 @@ pub(super) struct Lane {
     pub fatal: Option<At>,
     pub recovery: Option<Recovery>,
     pub ghost: Option<Ghost>,
-    pub late: Option<Late>,
+    /// The newest of them.
+    pub lates: Vec<Late>,
+    /// PSNs that were damaged on their way, requests and answers, until the loss is explained.
+    pub damaged: Vec<u32>,
     pub silent: Option<Silent>,
     pub newest: Option<(Newest, At)>,
     pub twin: Option<Twin>,

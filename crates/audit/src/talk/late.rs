@@ -93,6 +93,9 @@ impl Lane {
     pub(super) fn settle(&mut self, flow: Flow, findings: &mut Findings) {
         let Some(silent) = self.silent.take() else { return };
         let Silent { psn, first, again, idle, .. } = silent;
+        if self.damaged_within(psn, psn + 1, again) > 0 {
+            return;
+        }
         if silent.response {
             self.response_lost((flow, false), psn, [again, first], idle, findings);
             return;
