@@ -356,6 +356,17 @@ fn no_complaint_where_the_capture_ends_early_or_has_one_direction() {
         found(&play(&[(0, 1, asks()), (5000, 1, asks()), (5001, 1, ready())]), "R102"),
         none()
     );
+    // It has one direction, and goes on: what came behind the last try would not be seen, unless
+    // that was the last that the request allows.
+    let tried = |most| {
+        let mut stage = Stage::new();
+        let ask = CmMessage::Req(Req { max_cm_retries: most, ..req(7) });
+        say(&mut stage, &[(0, 1, ask.clone()), (6000, 1, ask.clone()), (12_000, 1, ask)]);
+        traffic(&mut stage, 1, 60_000);
+        found(&stage.finish(), "R102")
+    };
+    assert_eq!(tried(15), none());
+    assert_eq!(tried(2), ["R102 x1"]);
     // It begins in the middle.
     assert_eq!(found(&play(&[(0, 1, ready()), (9000, 1, dreq(7, 8, 0x200))]), "R10"), none());
     assert_eq!(found(&play(&[(0, 2, accepts()), (1, 1, ready())]), "R10"), none());

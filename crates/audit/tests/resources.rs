@@ -105,6 +105,28 @@ fn r036_not_of_reads_whose_responses_the_capture_missed() {
 }
 
 #[test]
+fn r036_not_of_reads_behind_a_gap() {
+    let mut x = Exchange::new();
+    connect(&mut x, 7, 0, 2);
+    x.read(0, 64).read(1, 64).lose().read(2, 64).read(3, 64);
+    assert_eq!(codes(&audit(&x.events)), []);
+}
+
+#[test]
+fn r040_of_a_queue_pair_that_never_asked() {
+    let answers = |us| {
+        let mut x = Exchange::new();
+        connect(&mut x, 7, 0, 2);
+        // Its CNP shows the queue pair, but it asks for nothing.
+        x.packet(false, 0x81, 0, Default::default(), 16);
+        x.wait(us).ack(5, 1).ack(6, 2);
+        codes(&audit(&x.events))
+    };
+    assert_eq!(answers(100_000), []);
+    assert_eq!(answers(600_000), [("R040", 1)]);
+}
+
+#[test]
 fn without_a_handshake_nobody_knows_the_limit() {
     let mut x = Exchange::new();
     reads(&mut x, 0, 40);
