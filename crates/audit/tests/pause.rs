@@ -158,12 +158,12 @@ fn a_long_pause_and_a_storm_of_one() {
 }
 
 fn one_way(lossy: bool, other_pauses: bool) -> Report {
-    one_way_with(lossy, other_pauses, 20, [200; 2])
+    one_way_with(lossy.then_some(1), other_pauses, 20, [200; 2])
 }
 
-/// Data both ways, so many packets by each host, so many pauses by host 1; of what host 1 sends a
-/// part is lost and asked for again.
-fn one_way_with(lossy: bool, other_pauses: bool, pauses: u32, packets: [u32; 2]) -> Report {
+/// Data both ways, so many packets by each host, so many pauses by host 1; of what host `lossy`
+/// sends a part is lost and asked for again.
+fn one_way_with(lossy: Option<u8>, other_pauses: bool, pauses: u32, packets: [u32; 2]) -> Report {
     let mut stage = Stage::new();
     let mut time = T;
     let send = |stage: &mut Stage, from: u8, opcode: u8, psn: u32, len, time| {
@@ -189,20 +189,21 @@ fn one_way_with(lossy: bool, other_pauses: bool, pauses: u32, packets: [u32; 2])
             }
         }
     }
-    if lossy {
-        // 1200 does not get there: a sequence NAK, and again from there.
-        send(&mut stage, 1, 0x04, 1200, 64, time + 10 * US);
-        send(&mut stage, 1, 0x04, 1201, 64, time + 11 * US);
-        let mut nak = packet(2, 1, 0x11, 0x11, 1200, 0);
+    if let Some(host) = lossy {
+        // The first does not get there: a sequence NAK, and again from there.
+        let (other, psn) = (3 - host, [1200, 5200][usize::from(host - 1)]);
+        send(&mut stage, host, 0x04, psn, 64, time + 10 * US);
+        send(&mut stage, host, 0x04, psn + 1, 64, time + 11 * US);
+        let mut nak = packet(other, host, 0x11, 0x11, psn, 0);
         nak.path.traffic_class = CLASS_3;
         nak.ext.aeth = Some(wire::Aeth {
             syndrome: wire::Syndrome::Nak(wire::packet::NakCode::PsnSequenceError),
             msn: wire::Msn::new(200),
         });
-        stage.show(time + 13 * US, 0, &frame(2, 1, &nak));
-        send(&mut stage, 1, 0x04, 1200, 64, time + 14 * US);
-        send(&mut stage, 1, 0x04, 1201, 64, time + 15 * US);
-        send(&mut stage, 2, 0x11, 1201, 0, time + 16 * US);
+        stage.show(time + 13 * US, 0, &frame(other, host, &nak));
+        send(&mut stage, host, 0x04, psn, 64, time + 14 * US);
+        send(&mut stage, host, 0x04, psn + 1, 64, time + 15 * US);
+        send(&mut stage, other, 0x11, psn + 1, 0, time + 16 * US);
     }
     stage.finish()
 }
@@ -215,8 +216,11 @@ fn one_end_that_never_pauses_and_loses() {
     // A receiver that is slower than its network is the usual reason for pauses of one end.
     assert_eq!(found(&one_way(false, false), "R08"), none());
     assert_eq!(found(&one_way(true, true), "R08"), none());
-    let with = |pauses, packets| found(&one_way_with(true, false, pauses, packets), "R08");
+    let with = |pauses, packets| found(&one_way_with(Some(1), false, pauses, packets), "R08");
     assert_eq!(with(10, [200; 2]), ["R082 x1"]);
+    let report = one_way_with(Some(2), false, 20, [200; 2]);
+    assert_eq!(found(&report, "R021"), ["R021 x1"]);
+    assert_eq!(found(&report, "R08"), none(), "lost towards the end that pauses");
     assert_eq!(with(9, [200; 2]), none());
     assert_eq!(with(20, [90, 200]), none(), "hardly any data towards the silent end");
     assert_eq!(with(20, [200, 90]), none(), "hardly any data from it");
