@@ -319,7 +319,7 @@ fn no_complaint_where_the_capture_ends_early_or_has_one_direction() {
     let tried = |most| {
         let mut stage = Stage::new();
         let ask = CmMessage::Req(Req { max_cm_retries: most, ..req(7) });
-        say(&mut stage, &[(0, 1, ask.clone()), (6000, 1, ask.clone()), (12_000, 1, ask)]);
+        say(&mut stage, &[(0, 1, ask), (6000, 1, ask), (12_000, 1, ask)]);
         traffic(&mut stage, 1, 60_000);
         found(&stage.finish(), "R102")
     };
