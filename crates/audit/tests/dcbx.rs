@@ -176,6 +176,12 @@ fn nobody_is_willing() {
     let storage = [apps(&[(4, 1, 0x8906), (3, 4, 4791)])];
     let other = [apps(&[(3, 1, 0x8906), (3, 3, 4791), (3, 1, 0x8915)])];
     assert_eq!(found(&exchange(2, &storage, &other), "R09"), none());
+    assert_eq!(found(&exchange(2, &other, &storage), "R09"), none());
+    // The same shares, but priority 4 in place of 3 in the second class.
+    let mut moved = table(0, [50, 50]);
+    (moved[2], moved[3]) = (0x00, 0x10);
+    let report = exchange(1, &[ets(0, [50, 50])], &[ieee(9, &moved)]);
+    assert_eq!(found(&report, "R09"), ["R091 x1", "R094 x1"]);
     // The same fault is told once, however often it is announced.
     assert_eq!(found(&exchange(9, &[pfc(0, 8)], &[pfc(0, 0)]), "R09"), ["R090 x1", "R094 x1"]);
 }

@@ -152,6 +152,9 @@ fn r011_a_device_that_rewrites_addresses() {
         frame[at - i % 4] ^= 1 << (i % 8) | 0x11;
     }
     assert_eq!(only(&audit(1, &frames), "R010").count, 12);
+    // Two alike may be damage.
+    assert_eq!(only(&audit(1, &translated(flow(2))), "R010").count, 2);
+    assert_eq!(only(&audit(1, &translated(flow(3))), "R011").count, 3);
     // The same damage in a few packets of a flow whose others are right.
     let mut frames = flow(30);
     for hurt in [12, 15, 18, 21] {
@@ -196,6 +199,12 @@ fn r013_packets_shorter_than_they_say() {
         frame
     };
     nothing(&audit(1, &flow(9).into_iter().map(cut).collect::<Vec<_>>()));
+    // All of one length, but among longer ones: before them, and behind.
+    let short: Vec<_> = flow(100).into_iter().map(cut).collect();
+    let behind = [flow(9), short].concat();
+    assert_eq!(only(&audit(1, &behind), "R013").count, 100);
+    let before = [behind[9..12].to_vec(), flow(9)].concat();
+    assert_eq!(only(&audit(1, &before), "R013").count, 3);
     // A WRITE whose datagram ends in its extension header.
     let mut write = packet_of(3, 8);
     write[42] = 0x0A;
@@ -242,6 +251,11 @@ fn r016_udp_checksums() {
     assert_eq!(only(&audit(1, &[with_sum(whole ^ 1)]), "R016").count, 1);
     nothing(&audit(1, &[with_sum(whole), with_sum(0)]));
     nothing(&audit(1, &[with_sum(half)]));
+    // Of a packet whose ICRC is wrong too, the damage is told alone.
+    let mut damaged = with_sum(whole);
+    let at = last_byte_of_payload(&damaged);
+    damaged[at] ^= 1;
+    assert_eq!(only(&audit(1, &[damaged]), "R010").count, 1);
 }
 
 #[test]

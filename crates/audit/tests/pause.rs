@@ -131,6 +131,9 @@ fn a_storm_of_short_pauses() {
     // Half of the time is congestion; ten milliseconds are a burst.
     assert_eq!(found(&storm(50, 50), "R08"), none());
     assert_eq!(found(&storm(90, 9), "R08"), none());
+    // Two windows of ten milliseconds.
+    assert_eq!(found(&storm(90, 17), "R08"), none());
+    assert_eq!(found(&storm(90, 20), "R08"), ["R080 x1"]);
 }
 
 #[test]
@@ -154,8 +157,13 @@ fn a_long_pause_and_a_storm_of_one() {
     assert_eq!(found(&stage.finish(), "R08"), none());
 }
 
-/// Data both ways, pauses by host 1; of what host 1 sends a part is lost and asked for again.
 fn one_way(lossy: bool, other_pauses: bool) -> Report {
+    one_way_with(lossy.then_some(1), other_pauses, 20, [200; 2])
+}
+
+/// Data both ways, so many packets by each host, so many pauses by host 1; of what host `lossy`
+/// sends a part is lost and asked for again.
+fn one_way_with(lossy: Option<u8>, other_pauses: bool, pauses: u32, packets: [u32; 2]) -> Report {
     let mut stage = Stage::new();
     let mut time = T;
     let send = |stage: &mut Stage, from: u8, opcode: u8, psn: u32, len, time| {
@@ -166,11 +174,13 @@ fn one_way(lossy: bool, other_pauses: bool) -> Report {
     };
     for n in 0..200 {
         time += 100 * US;
-        send(&mut stage, 1, 0x04, 1000 + n, 64, time);
-        send(&mut stage, 2, 0x04, 5000 + n, 64, time + US);
+        // Requests without data behind those with it.
+        let len = |host: usize| if n < packets[host] { 64 } else { 0 };
+        send(&mut stage, 1, 0x04, 1000 + n, len(0), time);
+        send(&mut stage, 2, 0x04, 5000 + n, len(1), time + US);
         send(&mut stage, 2, 0x11, 1000 + n, 0, time + 2 * US);
         send(&mut stage, 1, 0x11, 5000 + n, 0, time + 3 * US);
-        if n % 10 == 0 {
+        if n % 10 == 0 && n / 10 < pauses {
             stage.show(time + 4 * US, 0, &pfc(mac(1), 3, 0xFF));
             stage.show(time + 5 * US, 0, &pfc(mac(1), 3, 0));
             if other_pauses {
@@ -179,20 +189,21 @@ fn one_way(lossy: bool, other_pauses: bool) -> Report {
             }
         }
     }
-    if lossy {
-        // 1200 does not get there: a sequence NAK, and again from there.
-        send(&mut stage, 1, 0x04, 1200, 64, time + 10 * US);
-        send(&mut stage, 1, 0x04, 1201, 64, time + 11 * US);
-        let mut nak = packet(2, 1, 0x11, 0x11, 1200, 0);
+    if let Some(host) = lossy {
+        // The first does not get there: a sequence NAK, and again from there.
+        let (other, psn) = (3 - host, [1200, 5200][usize::from(host - 1)]);
+        send(&mut stage, host, 0x04, psn, 64, time + 10 * US);
+        send(&mut stage, host, 0x04, psn + 1, 64, time + 11 * US);
+        let mut nak = packet(other, host, 0x11, 0x11, psn, 0);
         nak.path.traffic_class = CLASS_3;
         nak.ext.aeth = Some(wire::Aeth {
             syndrome: wire::Syndrome::Nak(wire::packet::NakCode::PsnSequenceError),
             msn: wire::Msn::new(200),
         });
-        stage.show(time + 13 * US, 0, &frame(2, 1, &nak));
-        send(&mut stage, 1, 0x04, 1200, 64, time + 14 * US);
-        send(&mut stage, 1, 0x04, 1201, 64, time + 15 * US);
-        send(&mut stage, 2, 0x11, 1201, 0, time + 16 * US);
+        stage.show(time + 13 * US, 0, &frame(other, host, &nak));
+        send(&mut stage, host, 0x04, psn, 64, time + 14 * US);
+        send(&mut stage, host, 0x04, psn + 1, 64, time + 15 * US);
+        send(&mut stage, other, 0x11, psn + 1, 0, time + 16 * US);
     }
     stage.finish()
 }
@@ -205,6 +216,14 @@ fn one_end_that_never_pauses_and_loses() {
     // A receiver that is slower than its network is the usual reason for pauses of one end.
     assert_eq!(found(&one_way(false, false), "R08"), none());
     assert_eq!(found(&one_way(true, true), "R08"), none());
+    let with = |pauses, packets| found(&one_way_with(Some(1), false, pauses, packets), "R08");
+    assert_eq!(with(10, [200; 2]), ["R082 x1"]);
+    let report = one_way_with(Some(2), false, 20, [200; 2]);
+    assert_eq!(found(&report, "R021"), ["R021 x1"]);
+    assert_eq!(found(&report, "R08"), none(), "lost towards the end that pauses");
+    assert_eq!(with(9, [200; 2]), none());
+    assert_eq!(with(20, [90, 200]), none(), "hardly any data towards the silent end");
+    assert_eq!(with(20, [200, 90]), none(), "hardly any data from it");
 }
 
 #[test]
@@ -245,6 +264,23 @@ fn pauses_of_a_class_that_nobody_uses() {
         few.show(T + n * MS, 0, &pfc(mac(1), 4, 100));
     }
     assert_eq!(found(&few.finish(), "R08"), none());
+    for (packets, right) in [(99, none()), (100, vec!["R083 x1".to_owned()])] {
+        let mut stage = Stage::new();
+        for n in 0..packets {
+            stage.show(T + n * US, 0, &data(1, 2, CLASS_3, n as u32));
+        }
+        for n in 0..10 {
+            stage.show(T + MS + n * MS, 0, &pfc(mac(1), 4, 100));
+        }
+        assert_eq!(found(&stage.finish(), "R08"), right, "{packets} packets");
+    }
+    // A pause of the whole link holds all.
+    let mut global = stage();
+    for n in 0..20 {
+        global.show(T + n * MS, 0, &pfc(mac(1), 4, 100));
+    }
+    global.show(T + S, 0, &control(mac(1), MacControl::Pause { quanta: 100 }));
+    assert_eq!(found(&global.finish(), "R08"), ["R086 x1"]);
 }
 
 /// Host 1 pauses priority 3 for 2 ms; meanwhile packets come in, each as (from, to, class), 1 µs
@@ -266,6 +302,21 @@ fn during(start: u64, count: u64, from: u8, to: u8, class: u8) -> Vec<String> {
     found(&stage.finish(), "R08")
 }
 
+/// The same for packets with tag 3 whose DSCP says 6.
+fn during_tagged() -> Vec<String> {
+    let mut stage = stage();
+    for n in 0..20 {
+        stage.show(T + n * 50 * US, 0, &pfc(mac(1), 3, MOST));
+    }
+    for n in 0..40 {
+        let mut packet = packet(2, 1, 0x2A, 0x11, 1000 + n, 1024);
+        packet.path.traffic_class = 0xC0;
+        let ethernet = Ethernet::new(mac(2), mac(1)).tagged(3, 7);
+        stage.show(T + 1010 * US + u64::from(n) * 100, 0, &encode(ethernet, &packet));
+    }
+    found(&stage.finish(), "R08")
+}
+
 #[test]
 fn a_pause_that_is_not_heeded() {
     assert_eq!(during(500 * US, 100, 2, 1, CLASS_3), ["R084 x97"], "from the fourth on");
@@ -278,6 +329,8 @@ fn a_pause_that_is_not_heeded() {
     assert_eq!(during(2 * MS + US, 100, 2, 1, CLASS_3), none());
     // Too few to be more than a slow reaction.
     assert_eq!(during(500 * US, 3, 2, 1, CLASS_3), none());
+    // Whose tag says another priority than its DSCP: the sender knows which one counts.
+    assert_eq!(during_tagged(), none());
     // Other hosts' packets, of which it is not known which way they go.
     assert_eq!(during(500 * US, 100, 3, 4, CLASS_3), none());
 }
@@ -385,6 +438,7 @@ fn switches_that_wait_for_each_other_in_a_ring() {
     assert_eq!(found(&ring(&[(1, 2), (2, 1)], 0, 8 * MS), "R08"), none());
     assert_eq!(found(&ring(&[(1, 2), (2, 3), (3, 1)], 9 * MS, 8 * MS), "R08"), none());
     assert_eq!(found(&ring(&[(1, 2), (2, 3), (3, 1)], 0, MS), "R08"), none());
+    assert_eq!(found(&ring(&[(1, 2), (2, 3), (3, 1)], 0, 1900 * US), "R08"), none());
     assert_eq!(found(&ring(&[(1, 2), (2, 3), (3, 1)], 100 * US, 8 * MS), "R08"), ["R085 x1"]);
 }
 

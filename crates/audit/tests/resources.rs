@@ -4,62 +4,17 @@
 mod support;
 
 use audit::What;
-use support::exchange::{Exchange, QP_A, QP_B, op};
+use support::connection::{op, rep, req};
+use support::exchange::Exchange;
 use support::{audit, codes};
-use wire::mad::{CmMessage, CmPath, Mad, Rep, Req, ServiceId, ServiceType};
-use wire::{Gid, Mtu, PKey, Psn, QKey, Qpn};
-
-fn gid(last: u8) -> Gid {
-    Gid::from_ip(std::net::Ipv4Addr::new(10, 0, 0, last).into())
-}
+use wire::mad::{CmMessage, Mad, Rep};
+use wire::{Psn, Qpn};
 
 /// A handshake after which `a` begins with PSN 0 and `b` serves `resources` READs at once.
 fn connect(x: &mut Exchange, id: u32, first: u32, resources: u8) {
-    let path = CmPath { local_gid: gid(1), remote_gid: gid(2), ..CmPath::default() };
-    let req = Req {
-        local_id: id,
-        service: ServiceId(0x0106_1D2F),
-        guid: 1,
-        qkey: QKey::new(0),
-        qpn: Qpn::new(QP_A),
-        responder_resources: 4,
-        eecn: 0,
-        initiator_depth: 4,
-        remote_eecn: 0,
-        remote_response_timeout: 20,
-        service_type: ServiceType::Rc,
-        flow_control: false,
-        psn: Psn::new(2000),
-        local_response_timeout: 20,
-        retry_count: 7,
-        pkey: PKey::DEFAULT,
-        mtu: Some(Mtu::B1024),
-        rdc_exists: false,
-        rnr_retry: 7,
-        max_cm_retries: 15,
-        srq: false,
-        extended_type: 0,
-        primary: path,
-        alternate: CmPath::default(),
-        private: [0; 92],
-    };
-    let rep = Rep {
-        local_id: id + 100,
-        remote_id: id,
-        qkey: QKey::new(0),
-        qpn: Qpn::new(QP_B),
-        eecn: 0,
-        psn: Psn::new(first),
-        responder_resources: resources,
-        initiator_depth: 4,
-        ack_delay: 0,
-        failover: 0,
-        flow_control: false,
-        rnr_retry: 7,
-        srq: false,
-        guid: 2,
-        private: [0; 196],
-    };
+    let req = req(id);
+    let psn = Psn::new(first);
+    let rep = Rep { psn, responder_resources: resources, ..rep(id, id + 100) };
     let transaction = u64::from(id) << 8;
     for (back, message) in [(false, CmMessage::Req(req)), (true, CmMessage::Rep(rep))] {
         let event = x.packet(back, 0x64, 0, Default::default(), 256);
@@ -102,6 +57,28 @@ fn r036_not_of_reads_whose_responses_the_capture_missed() {
         }
     }
     assert_eq!(codes(&audit(&x.events)), []);
+}
+
+#[test]
+fn r036_not_of_reads_behind_a_gap() {
+    let mut x = Exchange::new();
+    connect(&mut x, 7, 0, 2);
+    x.read(0, 64).read(1, 64).lose().read(2, 64).read(3, 64);
+    assert_eq!(codes(&audit(&x.events)), []);
+}
+
+#[test]
+fn r040_of_a_queue_pair_that_never_asked() {
+    let answers = |us| {
+        let mut x = Exchange::new();
+        connect(&mut x, 7, 0, 2);
+        // Its CNP shows the queue pair, but it asks for nothing.
+        x.packet(false, 0x81, 0, Default::default(), 16);
+        x.wait(us).ack(5, 1).ack(6, 2);
+        codes(&audit(&x.events))
+    };
+    assert_eq!(answers(100_000), []);
+    assert_eq!(answers(600_000), [("R040", 1)]);
 }
 
 #[test]

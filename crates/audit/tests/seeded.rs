@@ -2,6 +2,8 @@
 //! dropped, copied, changed or added, written as a capture, read and judged. Each must be found,
 //! and nothing else but what belongs to it.
 
+#[path = "support/connection.rs"]
+mod connection;
 #[path = "seeded/network.rs"]
 mod network;
 #[path = "seeded/packets.rs"]

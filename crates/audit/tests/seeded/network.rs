@@ -6,7 +6,7 @@ use wire::mad::{CmMessage, Rej, RejectReason, Subject};
 use wire::packet::NakCode;
 use wire::{Encapsulation, Mac};
 
-use super::traffic::{BARE, ECT, IP, MARKED, MS, QP_1, QP_2, QP_UC, Record, Traffic, UDP, US};
+use super::traffic::{BARE, ECT, IP, MARKED, MS, QP_A, QP_B, QP_UC, Record, Traffic, UDP, US};
 use super::traffic::{emitted, mac, mend, op, packet, rep, req};
 use super::{Seed, seed};
 
@@ -181,7 +181,7 @@ fn no_slow_down(t: &mut Traffic) {
     let (start, first) = (t.now + MS, t.psn);
     for n in 0..25_000_u32 {
         t.now = start + u64::from(n) * US;
-        let mut data = packet(1, op::SEND_ONLY, QP_2, first + n, 1024);
+        let mut data = packet(1, op::SEND_ONLY, QP_B, first + n, 1024);
         data.bth.ack_request = n % 64 == 63;
         data.path.traffic_class = if n % 16 == 0 { MARKED } else { ECT };
         t.send("data", &data);
@@ -191,7 +191,7 @@ fn no_slow_down(t: &mut Traffic) {
             t.ack(first + n);
         }
         if n > 5000 && n % 50 == 0 {
-            t.send("cnp", &packet(2, op::CNP, QP_1, 0, 16));
+            t.send("cnp", &packet(2, op::CNP, QP_A, 0, 16));
         }
     }
 }
@@ -212,7 +212,7 @@ fn unfounded(t: &mut Traffic) {
     }
     t.sends(1000);
     for _ in 0..20 {
-        t.send("cnp", &packet(2, op::CNP, QP_1, 0, 16)).sends(1);
+        t.send("cnp", &packet(2, op::CNP, QP_A, 0, 16)).sends(1);
     }
 }
 
@@ -220,9 +220,9 @@ fn unfounded(t: &mut Traffic) {
 fn one_way(t: &mut Traffic) {
     for (n, psn) in (0..200).zip(2000..) {
         t.sends(1);
-        t.send("back", &packet(2, op::SEND_ONLY, QP_1, psn, 64));
+        t.send("back", &packet(2, op::SEND_ONLY, QP_A, psn, 64));
         t.send("back-ack", &{
-            let mut ack = packet(1, op::ACK, QP_2, psn, 0);
+            let mut ack = packet(1, op::ACK, QP_B, psn, 0);
             ack.ext.aeth = ack.ext.aeth.map(|a| wire::Aeth { msn: wire::Msn::new(n + 1), ..a });
             ack
         });

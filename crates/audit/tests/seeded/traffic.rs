@@ -8,10 +8,12 @@ use audit::{Auditor, Options};
 use wire::ethernet::Ethernet;
 use wire::frame::{Body, Frame, Network, emit_frame};
 use wire::ip::Ip;
-use wire::mad::{CmMessage, CmPath, Mad, Rep, Req, Rtu, ServiceId, ServiceType};
+use wire::mad::{CmMessage, Mad, Rtu};
 use wire::packet::{AtomicEth, NakCode};
 use wire::{Aeth, Bth, Deth, Encapsulation, Extensions, HeaderSet, Reth, Syndrome};
-use wire::{Gid, Mac, Msn, Mtu, Opcode, PKey, Psn, QKey, Qpn, RKey, checksum, icrc};
+use wire::{Gid, Mac, Msn, Opcode, PKey, Psn, QKey, Qpn, RKey, checksum, icrc};
+
+pub(crate) use super::connection::{QP_A, QP_B, gid, op, rep, req};
 
 pub(crate) const US: u64 = 1_000;
 pub(crate) const MS: u64 = 1_000_000;
@@ -20,31 +22,8 @@ pub(crate) const ECT: u8 = 0x6A;
 pub(crate) const BARE: u8 = 0x68;
 pub(crate) const MARKED: u8 = 0x6B;
 pub(crate) const CNP_CLASS: u8 = 48 << 2;
-/// The reliable queue pairs of hosts 1 and 2, that of host 2 for datagrams without answers.
-pub(crate) const QP_1: u32 = 0xA1;
-pub(crate) const QP_2: u32 = 0xB2;
+/// The queue pair of host 2 for datagrams without answers.
 pub(crate) const QP_UC: u32 = 0xC3;
-
-/// Opcodes by their numbers.
-pub(crate) mod op {
-    pub(crate) const SEND_FIRST: u8 = 0x00;
-    pub(crate) const SEND_MIDDLE: u8 = 0x01;
-    pub(crate) const SEND_LAST: u8 = 0x02;
-    pub(crate) const SEND_ONLY: u8 = 0x04;
-    pub(crate) const WRITE_FIRST: u8 = 0x06;
-    pub(crate) const WRITE_LAST: u8 = 0x08;
-    pub(crate) const WRITE_ONLY: u8 = 0x0A;
-    pub(crate) const READ: u8 = 0x0C;
-    pub(crate) const RESPONSE_FIRST: u8 = 0x0D;
-    pub(crate) const RESPONSE_MIDDLE: u8 = 0x0E;
-    pub(crate) const RESPONSE_LAST: u8 = 0x0F;
-    pub(crate) const RESPONSE_ONLY: u8 = 0x10;
-    pub(crate) const ACK: u8 = 0x11;
-    pub(crate) const ATOMIC_ACK: u8 = 0x12;
-    pub(crate) const FETCH_ADD: u8 = 0x14;
-    pub(crate) const UC_SEND_ONLY: u8 = 0x24;
-    pub(crate) const CNP: u8 = 0x81;
-}
 
 /// A frame: when, at which interface, its bytes, and what it is for.
 #[derive(Clone, Debug)]
@@ -72,10 +51,6 @@ pub(crate) struct Traffic {
 
 pub(crate) fn mac(host: u8) -> Mac {
     Mac([2, 0, 0, 0, 0, host])
-}
-
-pub(crate) fn gid(host: u8) -> Gid {
-    Gid::from_ip([10, 0, 0, host].into())
 }
 
 /// The payload of a packet that is any: its length.
@@ -109,7 +84,7 @@ pub(crate) fn packet(from: u8, opcode: u8, qp: u32, psn: u32, len: usize) -> wir
             hop_limit: 64,
             flow_label: 0,
             // Alike in both directions.
-            source_port: if matches!(qp, QP_1 | QP_2) { 0xC123 } else { 0xC000 | qp as u16 },
+            source_port: if matches!(qp, QP_A | QP_B) { 0xC123 } else { 0xC000 | qp as u16 },
             priority: 0,
         },
         bth: Bth {
@@ -210,13 +185,13 @@ impl Traffic {
 
     /// A request of host 1 on the reliable queue pair.
     pub(crate) fn request(&mut self, opcode: u8, psn: u32, len: usize) -> &mut Self {
-        self.send("request", &packet(1, opcode, QP_2, psn, len))
+        self.send("request", &packet(1, opcode, QP_B, psn, len))
     }
 
     /// One with a RETH: address and length.
     pub(crate) fn target(&mut self, opcode: u8, psn: u32, va: u64, length: u32) -> &mut Self {
         let len = if opcode == op::READ { 0 } else { length.min(1024) };
-        let mut packet = packet(1, opcode, QP_2, psn, len as usize);
+        let mut packet = packet(1, opcode, QP_B, psn, len as usize);
         packet.ext.reth = Some(Reth { va, rkey: RKey::new(0x1234), length });
         self.send("request", &packet)
     }
@@ -230,7 +205,7 @@ impl Traffic {
         msn: u32,
         len: usize,
     ) -> &mut Self {
-        let mut packet = packet(2, opcode, QP_1, psn, len);
+        let mut packet = packet(2, opcode, QP_A, psn, len);
         packet.ext.aeth = packet.ext.aeth.map(|_| Aeth { syndrome, msn: Msn::new(msn) });
         self.send("answer", &packet)
     }
@@ -316,7 +291,7 @@ impl Traffic {
         let at = t.records.len() - 2;
         t.records[at].bytes[IP + 1] = MARKED;
         mend(&mut t.records[at].bytes);
-        t.send("cnp", &packet(2, op::CNP, QP_1, 0, 16));
+        t.send("cnp", &packet(2, op::CNP, QP_A, 0, 16));
         for psn in 0..60 {
             t.send("uc", &packet(1, op::UC_SEND_ONLY, QP_UC, 500 + psn, 256));
         }
@@ -379,57 +354,5 @@ impl Traffic {
             }
         };
         auditor.finish(vec![Capture { damage, ..reader.summary() }])
-    }
-}
-
-/// The request of a connection that host 1 makes.
-pub(crate) fn req(id: u32) -> Req {
-    Req {
-        local_id: id,
-        service: ServiceId(0x0106_1D2F),
-        guid: 1,
-        qkey: QKey::new(0),
-        qpn: Qpn::new(QP_1),
-        responder_resources: 4,
-        eecn: 0,
-        initiator_depth: 4,
-        remote_eecn: 0,
-        remote_response_timeout: 20,
-        service_type: ServiceType::Rc,
-        flow_control: false,
-        psn: Psn::new(2000),
-        local_response_timeout: 20,
-        retry_count: 7,
-        pkey: PKey::DEFAULT,
-        mtu: Some(Mtu::B1024),
-        rdc_exists: false,
-        rnr_retry: 7,
-        max_cm_retries: 15,
-        srq: false,
-        extended_type: 0,
-        primary: CmPath { local_gid: gid(1), remote_gid: gid(2), ..CmPath::default() },
-        alternate: CmPath::default(),
-        private: [0; 92],
-    }
-}
-
-/// Host 2's answer.
-pub(crate) fn rep(active: u32, id: u32) -> Rep {
-    Rep {
-        local_id: id,
-        remote_id: active,
-        qkey: QKey::new(0),
-        qpn: Qpn::new(QP_2),
-        eecn: 0,
-        psn: Psn::new(1000),
-        responder_resources: 4,
-        initiator_depth: 4,
-        ack_delay: 0,
-        failover: 0,
-        flow_control: false,
-        rnr_retry: 7,
-        srq: false,
-        guid: 2,
-        private: [0; 196],
     }
 }

@@ -5,32 +5,10 @@
 use audit::event::{Event, Icrc, Packet, Path, What};
 use audit::{At, Point, Time};
 use wire::packet::{Aeth, AtomicEth, Bth, Encapsulation, Extensions, NakCode, Reth, Syndrome};
-use wire::{Gid, Msn, Opcode, PKey, Psn, Qpn, RKey};
+use wire::{Msn, Opcode, PKey, Psn, Qpn, RKey};
 
-/// Queue pair of the asking end.
-pub(crate) const QP_A: u32 = 0xA1;
-/// Queue pair of the answering end.
-pub(crate) const QP_B: u32 = 0xB2;
-
-/// Opcodes of the reliable connection by their numbers.
-pub(crate) mod op {
-    pub(crate) const SEND_FIRST: u8 = 0x00;
-    pub(crate) const SEND_MIDDLE: u8 = 0x01;
-    pub(crate) const SEND_LAST: u8 = 0x02;
-    pub(crate) const SEND_ONLY: u8 = 0x04;
-    pub(crate) const WRITE_FIRST: u8 = 0x06;
-    pub(crate) const WRITE_MIDDLE: u8 = 0x07;
-    pub(crate) const WRITE_LAST: u8 = 0x08;
-    pub(crate) const WRITE_ONLY: u8 = 0x0A;
-    pub(crate) const READ: u8 = 0x0C;
-    pub(crate) const RESPONSE_FIRST: u8 = 0x0D;
-    pub(crate) const RESPONSE_MIDDLE: u8 = 0x0E;
-    pub(crate) const RESPONSE_LAST: u8 = 0x0F;
-    pub(crate) const RESPONSE_ONLY: u8 = 0x10;
-    pub(crate) const ACK: u8 = 0x11;
-    pub(crate) const ATOMIC_ACK: u8 = 0x12;
-    pub(crate) const FETCH_ADD: u8 = 0x14;
-}
+use super::connection::gid;
+pub(crate) use super::connection::{QP_A, QP_B, op};
 
 /// Packets so far.
 #[derive(Debug, Clone)]
@@ -63,7 +41,6 @@ impl Exchange {
         self.now += 10_000;
         let ident = &mut self.idents[usize::from(back)];
         *ident += 1;
-        let gid = |last: u8| Gid::from_ip(std::net::Ipv4Addr::new(10, 0, 0, last).into());
         let (source, destination, qp) =
             if back { (gid(2), gid(1), QP_A) } else { (gid(1), gid(2), QP_B) };
         let asks = !back && !matches!(opcode & 0x1F, 0x00 | 0x01 | 0x06 | 0x07);

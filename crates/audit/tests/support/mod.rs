@@ -1,6 +1,7 @@
 //! What tests of the auditor share: captures of a real peer as events, and audits of events.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub(crate) mod connection;
 pub(crate) mod exchange;
 
 use std::path::Path;
