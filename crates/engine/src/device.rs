@@ -119,7 +119,7 @@ impl<M: HostMemory> Device<M> {
                 segment: u32::MAX,
                 congestion: crate::cc::Congestion::OFF,
                 credits: config.credits,
-                probe: None,
+                patience: crate::qp::probe::Patience::default(),
                 flow: false,
                 least_timeout: Span::ZERO,
                 back_off: false,
@@ -158,7 +158,14 @@ impl<M: HostMemory> Device<M> {
     /// Probes for lost tails after this time at least without a sign of the peer; `None`, as after
     /// creation: only the ACK timeout finds them.
     pub fn set_probe(&mut self, least: Option<Span>) {
-        self.shared.probe = least;
+        self.shared.patience.least = least;
+    }
+
+    /// While nothing tells that packets get lost, a probe waits so long at least, but no longer
+    /// than a third of the ACK timeout: an answer is then rather late than lost. As after
+    /// creation: no longer than probes do anyway.
+    pub fn set_calm(&mut self, span: Span) {
+        self.shared.patience.calm = span;
     }
 
     /// Unreliable services send no more than a peer that takes part can receive (see `qp/flow`), or

@@ -42,6 +42,9 @@ pub const ACK_INTERVAL: u64 = 64;
 pub const ACK_DELAY: Span = Span::from_us(20);
 /// Least time without a sign of a peer before a live device probes for a lost tail.
 pub const PROBE: Span = Span::from_us(500);
+/// The same while nothing tells that packets get lost: peers in software answer late now and then,
+/// by a time slice or two of the system's scheduler.
+pub const PROBE_CALM: Span = Span::from_us(8000);
 /// A live device does not wait less than this for an acknowledgement, whatever the timeout: peers
 /// in software need the processor to answer. Adapters have such a bound too. Code 12: 16.8 ms.
 pub const LEAST_TIMEOUT: Span = Span::from_ns((4096 << LEAST_TIMEOUT_CODE) as u64);

@@ -135,6 +135,7 @@ impl Nic {
         link.keep_time(clock);
         let mut device = Device::new(config, ProcessMemory::new());
         device.set_probe(Some(engine::limits::PROBE));
+        device.set_calm(engine::limits::PROBE_CALM);
         device.set_flow(true);
         device.set_least_timeout(engine::limits::LEAST_TIMEOUT);
         device.set_back_off(true);

@@ -23,6 +23,7 @@ impl Requester {
     ) -> Outcome {
         let seq = packet.bth.psn.expand(self.una);
         if seq < self.una || seq >= self.max {
+            self.probe.stale(&mut sh.patience);
             count!(sh, q.index, rx_stale_ack);
             return Ok(());
         }
@@ -96,6 +97,7 @@ impl Requester {
                     return Ok(());
                 }
                 self.spend_retry(q, sh)?;
+                sh.patience.lost(now);
                 self.lose(q, sh, false);
                 self.go_back(q, sh, self.una);
                 self.restart_timer(q, sh, now);
@@ -193,6 +195,9 @@ impl Requester {
             return Ok(());
         }
         let alone = self.probe.answered(self.una, to);
+        if alone {
+            sh.patience.lost(now);
+        }
         self.una = to;
         self.probe.measure(to, now);
         self.forget_reads();
@@ -227,6 +232,7 @@ impl Requester {
         count!(sh, q.index, implied_nak_seq_err);
         self.spend_retry(q, sh)?;
         self.implied_for = Some(self.una);
+        sh.patience.lost(now);
         self.lose(q, sh, false);
         self.go_back(q, sh, self.una);
         self.restart_timer(q, sh, now);
@@ -331,7 +337,7 @@ impl Requester {
         if self.flight.is_empty() {
             self.probe.stop();
         } else if self.rnr.is_none() {
-            self.probe.timeout(sh.probe, now);
+            self.probe.timeout(sh.patience.span(q, now), now);
         }
         if !self.ack_deadline.is_some_and(|at| at.is_due(now)) {
             return Ok(());

@@ -14,6 +14,7 @@ use crate::event::{AsyncEvent, Event};
 use crate::limits;
 use crate::memory::{AtomicOp, HostMemory, MemoryFault, Payload, PdId};
 use crate::qp::flow::{Gone, Note};
+use crate::qp::probe::Patience;
 use crate::regions::Regions;
 use crate::slots::Slots;
 use crate::srq::{Srq, SrqId};
@@ -117,8 +118,8 @@ pub(crate) struct Shared<M> {
     /// Congestion control.
     pub(crate) congestion: crate::cc::Congestion,
     pub(crate) credits: bool,
-    /// Least time without a sign of the peer before a probe; `None`: no probes.
-    pub(crate) probe: Option<Span>,
+    /// How long queue pairs wait for a sign of the peer before a probe.
+    pub(crate) patience: Patience,
     /// The shortest ACK timeout.
     pub(crate) least_timeout: Span,
     /// ACK timeouts in a row grow.

@@ -16,6 +16,37 @@ use crate::work::SendOp;
 const MOST: u32 = 4;
 /// Round trips without a sign before the first.
 const ROUND_TRIPS: u64 = 2;
+/// For so long after a loss more are expected.
+const LOSSY: Span = Span::from_ms(1000);
+
+/// How long a device waits for a sign of a peer. On a network that loses nothing, silence says that
+/// the peer lacks the processor, and a probe only adds to its work; where packets have been lost of
+/// late, silence is a loss.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Patience {
+    /// The least, where losses are expected; `None`: no probes.
+    pub(crate) least: Option<Span>,
+    /// The least where they are not.
+    pub(crate) calm: Span,
+    lossy_until: Option<Instant>,
+}
+
+impl Patience {
+    /// The least time without a sign before a probe of this queue pair.
+    pub(crate) fn span(&self, q: &Facts, now: Instant) -> Option<Span> {
+        let least = self.least?;
+        if self.lossy_until.is_some_and(|until| now.is_before(until)) {
+            return Some(least);
+        }
+        let third = q.timeout.map_or(self.calm, |t| Span::from_ps(t.as_ps() / 3));
+        Some(least.max(self.calm.min(third)))
+    }
+
+    /// A packet has been lost, as its receiver says.
+    pub(crate) fn lost(&mut self, now: Instant) {
+        self.lossy_until = Some(now + LOSSY);
+    }
+}
 
 /// When to probe, and the round trip from which that follows.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,6 +56,8 @@ pub(crate) struct Probe {
     due: bool,
     /// The sequence of the last probe, while its answer is awaited.
     of: Option<u64>,
+    /// The last probe has been answered, and nothing else been sent again.
+    satisfied: bool,
     round_trip: Span,
     /// A packet that asked for an acknowledgement: acknowledged when `una` reaches the sequence.
     sample: Option<(u64, Instant)>,
@@ -71,6 +104,7 @@ impl Probe {
     /// What is being measured is sent again: its answer could be to either.
     pub(crate) fn forget_sample(&mut self) {
         self.sample = None;
+        self.satisfied = false;
     }
 
     /// An answer is wanted at once.
@@ -101,8 +135,17 @@ impl Probe {
         let answered = self.of == Some(from) && to == from + 1;
         if self.of.is_some_and(|of| to > of) {
             self.of = None;
+            self.satisfied = true;
         }
         answered
+    }
+
+    /// A response without effect. One more answer than was needed to a probe says that the first
+    /// was only late: nothing had been lost.
+    pub(crate) fn stale(&mut self, patience: &mut Patience) {
+        if std::mem::take(&mut self.satisfied) {
+            patience.lossy_until = None;
+        }
     }
 }
 

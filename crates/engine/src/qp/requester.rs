@@ -411,7 +411,7 @@ impl Requester {
         if q.kind.is_reliable() {
             if self.flight.is_empty() || self.ack_deadline.is_none() {
                 self.ack_deadline = self.times_out(q, sh, now);
-                self.probe.restart(sh.probe, q, now);
+                self.probe.restart(sh.patience.span(q, now), q, now);
             }
             let cost = window::cost(wire_len);
             let fetch = next.asked.1 > 0 || next.operation == Operation::ReadRequest;
@@ -546,7 +546,7 @@ impl Requester {
     pub(crate) fn restart_timer<M>(&mut self, q: &Facts, sh: &Shared<M>, now: Instant) {
         let waits = q.kind.is_reliable() && !self.flight.is_empty();
         self.ack_deadline = if waits { self.times_out(q, sh, now) } else { None };
-        self.probe.restart(sh.probe.filter(|_| waits), q, now);
+        self.probe.restart(sh.patience.span(q, now).filter(|_| waits), q, now);
     }
 
     /// When the next ACK timeout ends that begins now: after once the time, or up to four times

@@ -320,6 +320,82 @@ fn a_probe_for_a_read_asks_for_one_packet_and_one_for_an_atomic_repeats_it() {
     assert_eq!(b.after(Span::from_us(501)), lines);
 }
 
+/// The same, but for 8 ms while nothing tells of losses.
+fn calm() -> Bench {
+    let mut b = probing(7);
+    b.host.device.set_calm(Span::from_ms(8));
+    b
+}
+
+/// After how many µs of silence a message of two packets is probed for; then all of it has arrived.
+fn probed_after(b: &mut Bench, psn: u32, msn: u32) -> u64 {
+    b.post(u64::from(msn), SendOp::Send, 2000);
+    assert_eq!(b.lines().len(), 2);
+    let mut us = 0;
+    while b.after(Span::from_us(100)).is_empty() {
+        us += 100;
+    }
+    assert!(b.answer(b.acknowledge(psn + 1, msn)).is_empty());
+    us
+}
+
+#[test]
+fn where_nothing_is_lost_a_probe_is_patient() {
+    let mut b = calm();
+    assert_eq!(probed_after(&mut b, 100, 1), 7900);
+    // What the answer tells is that an acknowledgement was lost or late: no reason for haste.
+    assert_eq!(probed_after(&mut b, 102, 2), 7900);
+}
+
+#[test]
+fn where_packets_are_lost_a_probe_is_quick_for_a_second() {
+    let mut b = calm();
+    b.post(1, SendOp::Send, 2000);
+    b.lines();
+    let nak = b.packet(Operation::Acknowledge, 101);
+    let nak = nak.aeth(Syndrome::Nak(NakCode::PsnSequenceError), 0);
+    assert_eq!(b.answer(nak), ["SendLast 101 A 976B"]);
+    b.inject(b.acknowledge(101, 1));
+    assert_eq!(probed_after(&mut b, 102, 2), 400);
+    b.advance(Span::from_ms(990));
+    assert_eq!(probed_after(&mut b, 104, 3), 400);
+    b.advance(Span::from_ms(20));
+    assert_eq!(probed_after(&mut b, 106, 4), 7900);
+}
+
+#[test]
+fn a_probe_that_is_answered_twice_was_not_needed() {
+    let mut b = calm();
+    for psn in 100..102 {
+        // The answer to the probe of the only packet: that had been lost, as far as is known ...
+        b.post(1, SendOp::Send, 8);
+        b.lines();
+        assert!(b.after(Span::from_us(7900)).is_empty());
+        assert_eq!(b.after(Span::from_us(200)), [format!("SendOnly {psn} A 8B")]);
+        b.inject(b.acknowledge(psn, psn - 99));
+        // ... until the other answer comes.
+        b.inject(b.acknowledge(psn, psn - 99));
+    }
+    assert_eq!(b.counter("rx_stale_ack"), 2);
+    b.post(1, SendOp::Send, 8);
+    b.lines();
+    b.after(Span::from_ms(9));
+    b.inject(b.acknowledge(102, 3));
+    assert_eq!(probed_after(&mut b, 103, 4), 400);
+}
+
+#[test]
+fn a_patient_probe_is_sent_well_before_the_timeout() {
+    let mut b = Bench::with(|o| o.attr.timeout = 12);
+    b.host.device.set_probe(Some(Span::from_us(500)));
+    b.host.device.set_calm(Span::from_ms(8));
+    b.post(1, SendOp::Send, 8);
+    b.lines();
+    // A third of 16.8 ms.
+    assert!(b.after(Span::from_us(5580)).is_empty());
+    assert_eq!(b.after(Span::from_us(20)), ["SendOnly 100 A 8B"]);
+}
+
 #[test]
 fn without_a_wish_for_it_there_is_no_probe() {
     let mut b = Bench::with(|o| o.attr.timeout = 14);

@@ -19,6 +19,8 @@ const RETRY: Span = Span::from_us(500);
 const LATE: Span = Span::from_us(1000);
 /// Such a step looks so many times for what has come meanwhile, before it runs timers.
 const CATCH_UP: usize = 1024;
+/// And after so many of them answers what it has taken: peers have waited long enough.
+const ANSWER_EVERY: usize = 16;
 
 /// Device and link.
 pub(super) struct State {
@@ -103,12 +105,16 @@ impl State {
     }
 
     /// Takes all that has come: a peer whose answer lies in the socket has not kept us waiting, and
-    /// a retry is not spent on it.
+    /// a retry is not spent on it. What it owes leaves in between.
     #[cold]
     fn catch_up(&mut self, now: Instant) {
-        for _ in 0..CATCH_UP {
+        for n in 1..=CATCH_UP {
             if self.take(now, true) == 0 {
                 return;
+            }
+            if n.is_multiple_of(ANSWER_EVERY) {
+                self.device.hasten();
+                self.transmit(now, 1);
             }
         }
     }
@@ -192,7 +198,11 @@ impl State {
 mod tests {
     use std::net::{Ipv4Addr, UdpSocket};
 
-    use engine::DeviceConfig;
+    use engine::{
+        Access, AddressVector, AttrMask, DeviceConfig, QpAttr, QpCap, QpInit, QpState, QpType,
+        Remote, SendData, SendFlags, SendOp, SendRequest,
+    };
+    use wire::{Gid, Psn, QKey, Qpn};
 
     use super::*;
     use crate::info::devices;
@@ -236,5 +246,104 @@ mod tests {
         state.deadline = Some(due);
         assert!(state.step(due + LATE, true, 1));
         assert_eq!(state.link_counters().rx_packets, 100);
+    }
+
+    /// A queue pair on a device.
+    fn queue_pair(state: &mut State) -> Qpn {
+        let device = state.device();
+        let pd = device.alloc_pd().unwrap();
+        let (cq, _) = device.create_cq(1024).unwrap();
+        let cap = QpCap {
+            max_send_wr: 1024,
+            max_recv_wr: 1,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline_data: 0,
+        };
+        let qp_type = QpType::Rc;
+        let (send_cq, recv_cq) = (cq, cq);
+        let init = QpInit { qp_type, pd, send_cq, recv_cq, srq: None, cap, sq_sig_all: true };
+        device.create_qp(&init).unwrap().0
+    }
+
+    /// Connects it to a peer's.
+    fn connect(state: &mut State, qp: Qpn, (address, peer): (Ipv4Addr, Qpn)) {
+        let av = AddressVector {
+            is_global: true,
+            dgid: Gid::from_ip(address.into()),
+            sgid_index: 0,
+            traffic_class: 0,
+            hop_limit: 64,
+            flow_label: 0,
+            sl: 0,
+        };
+        let attr = QpAttr {
+            state: QpState::Init,
+            cur_state: QpState::Reset,
+            en_sqd_async_notify: false,
+            access: Access::REMOTE_WRITE,
+            pkey_index: 0,
+            port: 1,
+            qkey: QKey::new(0),
+            av,
+            path_mtu: wire::Mtu::B1024,
+            dest_qp: peer,
+            rq_psn: Psn::new(7),
+            sq_psn: Psn::new(7),
+            timeout: 18,
+            retry_cnt: 7,
+            rnr_retry: 7,
+            min_rnr_timer: 1,
+            max_rd_atomic: 1,
+            max_dest_rd_atomic: 1,
+        };
+        let to_init = AttrMask::PKEY_INDEX | AttrMask::PORT | AttrMask::ACCESS_FLAGS;
+        let to_rtr = AttrMask::AV
+            | AttrMask::PATH_MTU
+            | AttrMask::DEST_QPN
+            | AttrMask::RQ_PSN
+            | AttrMask::MAX_DEST_RD_ATOMIC
+            | AttrMask::MIN_RNR_TIMER;
+        let to_rts = AttrMask::SQ_PSN
+            | AttrMask::TIMEOUT
+            | AttrMask::RETRY_CNT
+            | AttrMask::RNR_RETRY
+            | AttrMask::MAX_QP_RD_ATOMIC;
+        for (state_wanted, mask) in
+            [(QpState::Init, to_init), (QpState::Rtr, to_rtr), (QpState::Rts, to_rts)]
+        {
+            let attr = QpAttr { state: state_wanted, ..attr };
+            let mask = mask | AttrMask::STATE;
+            state.device().modify_qp(Instant::ZERO, qp, &attr, mask).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_late_step_answers_while_it_takes_what_has_come() {
+        let ((mut one, address), (mut two, other)) = (state(121), state(122));
+        let (qp, peer) = (queue_pair(&mut one), queue_pair(&mut two));
+        connect(&mut one, qp, (other, peer));
+        connect(&mut two, peer, (address, qp));
+        // Messages that each ask, in datagrams of their own.
+        let count = 256;
+        let due = Instant::ZERO + Span::from_us(100);
+        let to = Remote { addr: 0, rkey: wire::RKey::new(0) };
+        for wr_id in 0..count {
+            let request = SendRequest {
+                wr_id,
+                op: SendOp::Write(to),
+                flags: SendFlags::SIGNALED,
+                data: SendData::Sges(&[]),
+                datagram: None,
+            };
+            one.device().post_send(due, qp, &request).unwrap();
+            one.transmit(due, 8);
+        }
+        two.deadline = Some(due);
+        assert!(two.step(due + LATE, true, 1));
+        let counters = two.device().counters();
+        let sent = one.device().counters().tx_packets;
+        assert_eq!(counters.rx_accepted, sent, "all of it at once");
+        assert!(counters.tx_acks >= 2, "{} answers", counters.tx_acks);
     }
 }
