@@ -171,6 +171,32 @@ fn one_file_holds_what_all_nics_of_a_process_send_and_receive() {
 }
 
 #[test]
+fn what_faults_lose_on_arrival_is_captured_in_the_order_in_which_it_came() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = Folder::new("order");
+    let file = folder.file("t.pcapng");
+    let options = capturing(&file);
+    let lossy = Options { faults: Some("loss=10%,seed=3".parse().unwrap()), ..options.clone() };
+    let (a, b) = (Side::open_with(own(1), &options, 65536), Side::open_with(own(2), &lossy, 65536));
+    a.connect(&b, 12);
+    b.connect(&a, 12);
+    for _ in 0..20 {
+        write(&a, &b, 60_000);
+    }
+    assert!(b.nic.link_counters().faults_rx_lost > 10);
+    drop((a, b));
+    let read = read(&file);
+    let of = |interface: u32, flags: u32| {
+        let packets = read.packets.iter().filter(|p| (p.interface, p.flags) == (interface, flags));
+        packets.map(|p| &p.frame).collect::<Vec<_>>()
+    };
+    let (sent, came) = (of(0, 2), of(1, 1));
+    assert!(came.len() > 300, "{} packets", came.len());
+    let differs = sent.iter().zip(&came).position(|(sent, came)| sent != came);
+    assert_eq!(differs, None, "of {} packets", came.len());
+}
+
+#[test]
 fn a_file_that_has_something_in_it_is_left_alone_and_packets_are_cut_as_asked() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = Folder::new("capture-other");
